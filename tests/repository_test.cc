@@ -7,14 +7,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -63,6 +67,90 @@ TEST(Repository, CommentsCiteNoPageThatAReaderDoesNotHave) {
   }
 }
 
+struct PagePaths {
+  std::set<std::string> found;  // as they lie in the repository
+  std::set<std::string> missing;
+};
+
+// The files and folders that a page names between backquotes, by paths from the root of the
+// repository, from src/phalanx or from the page's own folder. Of a pattern the folder counts.
+PagePaths paths_in(const std::string& text, const std::filesystem::path& folder = {}) {
+  static const std::regex path(R"(`([a-z_]+/[\w.*/-]*)`)");
+  static const std::regex ours(R"(.*\.(h|cc|sh)|(src|tests|docs|tools|bench|examples|cmake)/.*)");
+  PagePaths paths;
+  for (std::sregex_iterator match(text.begin(), text.end(), path), end; match != end; ++match) {
+    std::string name = (*match)[1];
+    if (name.find('*') != std::string::npos) name.erase(name.rfind('/', name.find('*')));
+    const std::filesystem::path bases[] = {"", "src/phalanx", folder};
+    const auto* const base = std::ranges::find_if(
+        bases, [&](const auto& one) { return std::filesystem::exists(kSource / one / name); });
+    if (base != std::end(bases)) {
+      paths.found.insert((*base / name).string());
+    } else if (std::regex_match(std::string((*match)[1]), ours)) {
+      paths.missing.insert(name);
+    }
+  }
+  return paths;
+}
+
+TEST(Pages, NameFilesThatAreThere) {
+  std::vector<std::filesystem::path> pages = {"README.md", "CONTRIBUTING.md", "SECURITY.md"};
+  for (const char* folder : {"docs", "src/phalanx"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / folder)) {
+      if (entry.path().extension() == ".md") {
+        pages.push_back(entry.path().lexically_relative(kSource));
+      }
+    }
+  }
+  for (const std::filesystem::path& page : pages) {
+    EXPECT_THAT(paths_in(text_of(kSource / page), page.parent_path()).missing, testing::IsEmpty())
+        << page;
+  }
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  const auto is_of_word = [](char c) { return c == '_' || (std::isalnum(c) != 0); };
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t behind = at + word.size();
+    const bool begins = at == 0 || !is_of_word(text[at - 1]);
+    if (begins && (behind == text.size() || !is_of_word(text[behind]))) return true;
+  }
+  return false;
+}
+
+// The files whose text has one of these words; not this one.
+std::set<std::string> files_that_name(const std::vector<std::string>& words) {
+  std::set<std::string> files;
+  for (const char* folder : {"src", "tests", "docs", "bench", "examples"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / folder)) {
+      if (!entry.is_regular_file() || entry.path().filename() == "repository_test.cc") continue;
+      const std::string text = text_of(entry.path());
+      if (std::ranges::any_of(words,
+                              [&](const std::string& word) { return has_word(text, word); })) {
+        files.insert(entry.path().lexically_relative(kSource).string());
+      }
+    }
+  }
+  return files;
+}
+
+TEST(Contributing, ListsTheFilesThatNameItsExamples) {
+  const std::string page = text_of(kSource / "CONTRIBUTING.md");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> sections = {
+      {"### Add an op: `Rotate`", {"Rotate"}},
+      {"### Add a flag: `--no-data-sharding`", {"--no-data-sharding", "no_data_sharding"}},
+      {"### Add a schedule: `looped-bfs`", {"looped-bfs", "looped_bfs_passes"}}};
+  for (const auto& [heading, words] : sections) {
+    const auto begin = page.find(heading);
+    ASSERT_NE(begin, std::string::npos) << heading;
+    auto told = paths_in(page.substr(begin, page.find("\n#", begin) - begin)).found;
+    std::erase_if(told, [](const std::string& path) {  // what helps with the change
+      return std::filesystem::path(path).extension().empty();
+    });
+    EXPECT_EQ(told, files_that_name(words)) << heading;
+  }
+}
+
 class Scripts : public testing::Test {
  protected:
   Scripts()
@@ -104,6 +192,11 @@ class Scripts : public testing::Test {
   std::filesystem::path root_;
 };
 
+TEST(Rooms, ThePictureAndTheTableAreOfTheRooms) {
+  EXPECT_EQ(std::system("'" PHALANX_SOURCE_DIR "/tools/draw-rooms' --check >&2"), 0)
+      << "run tools/draw-rooms and look at docs/rooms.svg";
+}
+
 TEST_F(Scripts, WhatAptIsAboutToInstallIsSaidBefore) {
   for (const char* command : {"tools/install-packages text", "./quickstart", "./test -R none"}) {
     run(command);
@@ -128,21 +221,33 @@ TEST_F(Scripts, TestTellsItsFiveSlowestPartsBeforeTheCount) {
   }
 }
 
-TEST_F(Scripts, EveryStepOfQuickstartTellsWhatItTook) {
+TEST_F(Scripts, QuickstartSaysInAFewLinesWhatEachStepTook) {
   std::filesystem::create_directories(root_ / "build/release");
   program("programs/bible", "echo 'gen1:1 In the beginning'");
-  program("build/release/phalanx", "echo drawing >runs/quickstart/timeline.txt");
+  // A training of 400 iterations, and whatever else is asked of it.
+  program("build/release/phalanx",
+          "test $1 = pretrain || exit 0\n"
+          "for i in $(seq 10 10 400); do\n"
+          "  echo \" [now] iteration $i/ 400 | lm loss: 4.226800E+00 | loss scale: 1.0 |\"\n"
+          "done");
   EXPECT_EQ(run("./quickstart"), 0) << read("stderr");
   const std::vector<std::string> lines = lines_of(read("stdout"));
-  for (int step = 1; step <= 9; ++step) {
-    const std::string number = "[" + std::to_string(step) + "/9] ";
-    const auto starts = [&](const std::string& text) {
-      return std::find_if(lines.begin(), lines.end(),
-                          [&](const std::string& line) { return line.starts_with(number + text); });
-    };
-    ASSERT_NE(starts("took "), lines.end()) << number << "\n" << read("stdout");
-    EXPECT_LT(starts(""), starts("took ")) << number;
+  for (int step = 1; step <= 8; ++step) {
+    const std::string number = "[" + std::to_string(step) + "/8] ";
+    const auto begin = std::ranges::find_if(
+        lines, [&](const std::string& line) { return line.starts_with(number); });
+    ASSERT_NE(begin, lines.end()) << number << "\n" << read("stdout");
+    const auto took = std::find_if(begin, lines.end(), [](const std::string& line) {
+      return std::regex_match(line, std::regex(R"(.* \(\d+ s\))"));
+    });
+    ASSERT_NE(took, lines.end()) << number << "\n" << read("stdout");
+    EXPECT_TRUE(std::none_of(begin + 1, took, [](const std::string& line) {
+      return line.starts_with("[");
+    })) << number;
   }
+  EXPECT_THAT(lines, testing::Contains("      iteration 300 of 400, loss 4.23"));
+  EXPECT_LE(lines.size(), 22U) << read("stdout");
+  EXPECT_EQ(lines_of(read("runs/quickstart/training.log")).size(), 40U);
 }
 
 TEST_F(Scripts, WarningsAreErrorsInThePresetsOnly) {

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/corpus/corpus.h"
-#include "phalanx/corpus/corpus_format.h"
+#include "phalanx/corpus/documents.h"
+#include "phalanx/corpus/json_lines.h"
+#include "phalanx/corpus/text_format.h"
 #include "require.h"
 
 namespace phalanx {

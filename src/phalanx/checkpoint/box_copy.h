@@ -1,7 +1,8 @@
 #pragma once
-// Bringing a global tensor together from the boxes of many ranks, some of its rows at a time: each
-// rank packs what it holds of them, a message carries it, and who has the boxes of the others
-// unpacks. Pure functions of boxes and bytes; a tensor is seen as matrix_rows x matrix_columns.
+// Assembles a global tensor from the boxes of many ranks, some of its rows at a time: each rank
+// packs what it holds of these rows, a message carries it, and the receiver, who knows the sender's
+// boxes, unpacks it. Pure functions of boxes and bytes; a tensor is seen as matrix_rows x
+// matrix_columns.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace phalanx {
 
-// The bytes of what these boxes hold of the global rows [row_begin, row_end).
+// The bytes that these boxes hold of the global rows [row_begin, row_end).
 std::int64_t packed_bytes(std::span<const ParamBox> boxes, DType dtype, std::int64_t row_begin,
                           std::int64_t row_end);
 
@@ -21,8 +22,8 @@ std::int64_t packed_bytes(std::span<const ParamBox> boxes, DType dtype, std::int
 void pack_rows(const GlobalTensor& tensor, std::int64_t row_begin, std::int64_t row_end,
                std::byte* out);
 
-// Puts what pack_rows wrote for a tensor with these boxes into the global rows [row_begin,
-// row_end), row-major; the rest of them stays as it is. Alignment is of no matter.
+// Copies what pack_rows wrote for a tensor with these boxes into the global rows [row_begin,
+// row_end), row-major; their other elements stay as they are. Nothing needs to be aligned.
 void unpack_rows(std::span<const ParamBox> boxes, DType dtype, std::int64_t global_columns,
                  std::int64_t row_begin, std::int64_t row_end, std::span<const std::byte> packed,
                  std::byte* global_rows);

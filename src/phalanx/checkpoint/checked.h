@@ -1,5 +1,5 @@
 #pragma once
-// Sizes that come from files: arithmetic that says when it does not fit.
+// Arithmetic with sizes that come from files: it tells an overflow.
 
 #include <cstdint>
 #include <optional>
@@ -9,8 +9,7 @@
 
 namespace phalanx {
 
-// Bytes of a dense tensor whose elements have so many; empty where an extent is negative or the
-// product leaves int64.
+// The bytes of a dense tensor; empty if an extent is negative or the product overflows int64.
 inline std::optional<std::int64_t> checked_bytes(std::int64_t element, const Shape& shape) {
   std::int64_t bytes = element;
   bool fits = true;

@@ -60,7 +60,7 @@ bool is_checkpoint(const fs::path& directory) {
   const fs::path manifest = directory / kManifestName;
   if (!fs::exists(manifest, error)) return false;
   if (iteration_of_directory_name(name)) return true;
-  // A copy under another name; other programs' files have this name too.
+  // This is a copy under another name; other programs' files have such names too.
   try {
     read_manifest(manifest);
     return true;
@@ -69,7 +69,7 @@ bool is_checkpoint(const fs::path& directory) {
   }
 }
 
-// Puts one entry of a save directory where it belongs.
+// Sorts one entry of a save directory into complete or broken checkpoints.
 void add(SaveContents& contents, const fs::path& path, std::int64_t iteration) {
   try {
     const Manifest manifest = read_manifest_of(path);
@@ -94,7 +94,7 @@ std::string iteration_directory_name(std::int64_t iteration) {
 std::optional<std::int64_t> iteration_of_directory_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const auto iteration = whole_number(name.substr(kPrefix.size()));
-  // Only the names that are written: "iter_12" or "iter_00000012" are somebody else's.
+  // Only names as Phalanx writes them: "iter_12" or "iter_00000012" belong to other programs.
   if (!iteration || iteration_directory_name(*iteration) != name) return std::nullopt;
   return iteration;
 }
@@ -104,7 +104,7 @@ std::string staging_directory_name(std::int64_t iteration) {
 }
 
 bool is_staging_directory_name(std::string_view name) {
-  // As programs before random names have it.
+  // Older versions used names without random digits.
   const bool plain = name.ends_with(kStagingMark) &&
                      iteration_of_directory_name(name.substr(0, name.size() - kStagingMark.size()));
   return plain || iteration_of_unique_name(name, kStagingMark);
@@ -183,7 +183,7 @@ fs::path directory_of_iteration(const fs::path& save, std::int64_t iteration) {
   std::error_code error;
   if (fs::exists(path, error)) return path;
   for (auto& checkpoint : saved_checkpoints(save)) {
-    // Of two copies the later one.
+    // If there are two copies, the later one counts.
     if (checkpoint.iteration == iteration) path = std::move(checkpoint.directory);
   }
   return path;

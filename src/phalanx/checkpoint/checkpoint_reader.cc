@@ -23,7 +23,7 @@ fs::path without_trailing_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// A tracker that says something else than what is there: whoever wrote it may want to know.
+// Warns if the tracker does not name the latest checkpoint.
 void compare_with_tracker(const fs::path& save, const SavedCheckpoint& taken) {
   try {
     const auto tracked = read_tracker(save);
@@ -36,8 +36,8 @@ void compare_with_tracker(const fs::path& save, const SavedCheckpoint& taken) {
   }
 }
 
-// A folder of transformers: a config.json that says which model it is. Whoever names one for a
-// checkpoint means its weights, and a run that began without them would be another.
+// A folder of transformers: a config.json that says which model it is. A user who names one as a
+// checkpoint means its weights, so a run must not begin without them.
 void refuse_hugging_face_folder(const fs::path& directory) {
   constexpr std::uintmax_t kLongestConfig = std::uintmax_t{16} << 20;
   const fs::path config = directory / "config.json";
@@ -138,7 +138,7 @@ CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
       }
     }
   }
-  // Only now, for it reads all of them: what is cheap to find is found before.
+  // Last, because it reads all files: cheap checks come first.
   for (const auto& file : manifest_.files) {
     if (verify_ != Verify::kNo && wants(file.name)) compare_digest(file);
   }
@@ -166,7 +166,7 @@ void CheckpointReader::compare_digest(const Manifest::File& file) const {
   }
   const FileAccess access("reading", path);
   if (xxh3(opened->second.all_bytes()) == file.xxh3) return;
-  // A second pass, to say where.
+  // A second pass finds the place.
   for (const auto& entry : manifest_.tensors) {
     if (entry.file == file.name) compare_digest(entry);
   }

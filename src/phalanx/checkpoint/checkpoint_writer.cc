@@ -34,7 +34,7 @@ class Staging {
  public:
   Staging(const fs::path& save, std::int64_t iteration) {
     std::error_code error;
-    // Not one that is there: it is another's.
+    // An existing directory belongs to another process.
     do {
       path_ = save / staging_directory_name(iteration);
     } while (!fs::create_directory(path_, error) && !error);
@@ -104,7 +104,7 @@ class Saver {
     if (options_.before_step) options_.before_step(name);
   }
 
-  // A mistake of the caller: what the manifest calls a copy must be one.
+  // A copy that the manifest names must be there; else the caller is wrong.
   void check_copies() const {
     std::set<std::string_view> names;
     for (const auto& copy : options_.copies) {
@@ -159,7 +159,7 @@ class Saver {
     }
     step("manifest");
     const std::string text = manifest_to_json(manifest_);
-    // What could not be read again must not count as saved.
+    // Data that could not be read again must not be saved.
     parse_manifest(text, (staging / kManifestName).string());
     write_file_durably(staging / kManifestName, text);
   }
@@ -206,7 +206,7 @@ class Saver {
     }
   }
 
-  // False where the file system cannot do that.
+  // False if the file system cannot do that.
   bool exchange(const fs::path& staging) const {
     if (!options_.may_exchange) return false;
     if (::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
@@ -216,7 +216,7 @@ class Saver {
     throw OutputError("{}: cannot replace: {}", target_.string(), std::strerror(errno));
   }
 
-  // In two steps. Between them the old one is found under its other name.
+  // Replaces the old checkpoint in two steps. Between them it is found under its other name.
   void replace(const fs::path& staging) const {
     const fs::path aside = save_ / aside_directory_name(manifest_.iteration);
     std::error_code error;
@@ -231,7 +231,7 @@ class Saver {
     require(error, target_, "rename into place");
   }
 
-  // The new checkpoint is durable: what fails from here on is no reason to stop.
+  // The new checkpoint is durable: what fails from here on is only a warning.
   void hint_in_tracker() const {
     try {
       write_tracker(save_, manifest_.iteration);

@@ -1,8 +1,8 @@
 #pragma once
-// Saving a checkpoint so that a crash at any moment leaves the last complete one loadable. All
-// files are written and synced in a staging directory, the manifest last; one rename makes it the
-// checkpoint; then the tracker follows, and only then older checkpoints go. The directory has one
-// writer: who saves holds its DirectoryLock.
+// Saves a checkpoint so that a crash at any moment leaves the last complete one loadable. All files
+// are written and synced in a staging directory, the manifest last; one rename makes it the
+// checkpoint; then the tracker is written, and only then older checkpoints are removed. The
+// directory has one writer, which holds its DirectoryLock.
 
 #include <filesystem>
 #include <functional>
@@ -20,28 +20,28 @@ namespace phalanx {
 inline constexpr std::string_view kMainParamPrefix = "optimizer.main_param.";
 
 struct SaveOptions {
-  std::filesystem::path directory;  // --save; made where it is not there
-  int keep_last = 3;                // of the checkpoints up to this one, itself included; 0: all
-  // Kept beside the tensors: the files that an entry of manifest.input_files calls its copy.
+  std::filesystem::path directory;  // --save; made if it is not there
+  int keep_last = 3;  // how many checkpoints up to this one stay, itself included; 0: all
+  // Files that are kept with the tensors: the copies that entries of manifest.input_files name.
   std::vector<InputCopy> copies = {};
-  // False: as on a file system where two directories cannot change places in one step.
+  // False: as on a file system that cannot exchange two directories in one step.
   bool may_exchange = true;
-  // Called before each step of the save with its name: whoever throws there ends the save, and
-  // fault tests stop the process.
+  // Called with the name of each step of the save before it begins. An exception ends the save. For
+  // tests of faults.
   std::function<void(std::string_view step)> before_step = nullptr;
 };
 
-// Writes SAVE/iter_NNNNNNN of manifest.iteration, in place of one that is there, and returns its
+// Writes SAVE/iter_NNNNNNN of manifest.iteration, replacing one that is there, and returns its
 // path. The manifest's version, files and tensors are filled in. Without optimizer tensors it is a
-// weights-only checkpoint. InternalError where the source breaks its contract: optimizer tensors
+// weights-only checkpoint. InternalError if the source breaks its contract: optimizer tensors
 // before the model's, a name twice, another number of bytes than dtype and shape ask, a copy that
-// is missing or has a forbidden name. OutputError where it cannot be written; then what is there of
-// it is removed and the checkpoint before stays the latest; tensors that come later may not have
-// been visited. What fails after the checkpoint is in place and on disk - the tracker, removing
-// older ones - is a warning.
+// is missing or has a forbidden name. OutputError if it cannot be written: then the unfinished
+// checkpoint is removed, the one before stays the latest, and later tensors may not have been
+// visited. What fails once the checkpoint is in place and on disk (the tracker, removing older
+// ones) is a warning.
 std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
                                       TensorSource& source);
-// Of tensors that are whole on this rank, in any order.
+// The same for tensors that are whole on this rank, in any order.
 std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
                                       std::span<const GlobalTensor> tensors);
 

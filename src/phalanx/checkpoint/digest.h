@@ -1,6 +1,6 @@
 #pragma once
-// `phalanx checkpoint digest`: one digest for each global tensor. Two runs that ended with the same
-// bits have the same document, whatever their layouts were.
+// `phalanx checkpoint digest`: one digest for each global tensor. Two runs that end with the same
+// bits print the same document, whatever their layouts were.
 
 #include <cstdint>
 #include <string>

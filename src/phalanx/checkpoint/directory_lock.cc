@@ -31,8 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Locked bytes of the file, which may lie beyond its end: the directory is in use; the text is its
-// user's. Between the two the text is still that of a run before.
+// Bytes of the file that are locked (they may lie beyond its end). The first: the directory is in
+// use. The second: the text is that of the present holder; before it is locked, the text may be of
+// an earlier run.
 constexpr std::int64_t kInUse = 0;
 constexpr std::int64_t kTextIsTrue = 1;
 
@@ -50,7 +51,7 @@ std::string holder_text() {
                      json_string(host_name()), ::getpid(), fmt::gmtime(std::time(nullptr)));
 }
 
-// The text is only for messages: a disk that is full does not keep a run from its directory.
+// The text is only for messages, so a full disk does not stop the run.
 bool write_holder(int descriptor) {
   const std::string text = holder_text();
   return ::ftruncate(descriptor, 0) == 0 &&
@@ -64,7 +65,7 @@ std::string holder_of(int descriptor) {
   try {
     const nlohmann::json json = parse_strict_json(text, kLockName);
     JsonObject object(json, std::string(kLockName));
-    // Escaped as JSON has it: a terminal must not obey what somebody put there.
+    // Escaped as in JSON, so that a terminal does not obey control characters in it.
     const auto plain = [&](const char* key) {
       const std::string quoted = json_string(object.text(key, kLongestText));
       return quoted.substr(1, quoted.size() - 2);
@@ -152,7 +153,7 @@ bool DirectoryLock::is_in_place() const {
   if (::lstat(path_.c_str(), &found) == 0) {
     return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
   }
-  // Of any other fault nothing follows.
+  // Other errors do not show that the directory is lost.
   return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
 }
 

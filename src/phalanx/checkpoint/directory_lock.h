@@ -9,8 +9,9 @@
 // Where a file system has no locks at all, a warning says so and the run goes on. The file stays
 // when the lock is gone: removing it would be a race.
 //
-// The lock is of a file, the writer goes by a path. Where the directory is moved or removed and
-// another takes its place, they part: whoever holds the lock asks before it writes.
+// The lock is on a file, but the writer uses a path. If the directory is moved or removed and
+// another takes its place, they are not the same any more: the holder of the lock checks before it
+// writes.
 
 #include <filesystem>
 #include <string>
@@ -23,7 +24,7 @@ namespace phalanx {
 inline constexpr std::string_view kLockName = ".lock";
 
 using DirectoryInUseError = ErrorOf<ErrorCode::kTemporary>;
-// The directory under the path is not the locked one any more.
+// The directory at the path is not the locked one any more.
 class DirectoryLostError : public IoError {
  public:
   using IoError::IoError;
@@ -31,10 +32,10 @@ class DirectoryLostError : public IoError {
 
 class DirectoryLock {
  public:
-  // Makes the directory, durably, where it is not there. `flag` is what named it, for messages;
-  // `name` the lock file's, for who shares a directory with others of the same run.
-  // DirectoryInUseError (75) with process, host and time of the holder; OutputError where the
-  // directory or the lock file cannot be made.
+  // Makes the directory, durably, if it is not there, and locks it. `flag` named the directory, for
+  // messages; `name` is the lock file's, for several locks in one directory. DirectoryInUseError
+  // (75) with process, host and time of the holder; OutputError if the directory or the lock file
+  // cannot be made.
   explicit DirectoryLock(const std::filesystem::path& directory, std::string_view flag = "--save",
                          std::string_view name = kLockName);
   DirectoryLock(DirectoryLock&& other) noexcept;
@@ -43,15 +44,16 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  // Before each write: DirectoryLostError (74) where the locked file is not the one at its path.
+  // To be called before each write: DirectoryLostError (74) if the file at the path is not the
+  // locked one.
   void expect_in_place() const;
   bool is_in_place() const;
 
  private:
   int descriptor_ = -1;
-  std::filesystem::path path_;  // of the file, absolute
+  std::filesystem::path path_;  // path of the lock file, absolute
   std::string flag_;
-  bool is_comparable_ = true;  // files have numbers that stay
+  bool is_comparable_ = true;  // the file system's inode numbers do not change
 };
 
 }  // namespace phalanx

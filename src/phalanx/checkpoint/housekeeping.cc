@@ -22,7 +22,8 @@ void remove_leftover(const fs::path& path) {
 
 // Entries of `save` that a killed run left unfinished.
 std::vector<fs::path> leftovers(const fs::path& save) {
-  // As programs before random names have it; newer ones are removed by the next that writes one.
+  // Older versions used this name. The tracker's newer temporary files are removed by the next
+  // write.
   const std::string old_tracker = std::string(kTrackerName).append(".tmp");
   std::vector<fs::path> found;
   std::error_code error;
@@ -35,12 +36,12 @@ std::vector<fs::path> leftovers(const fs::path& save) {
   return found;
 }
 
-// An aside copy that nothing has replaced gets its name back.
+// Gives a copy that was set aside and not replaced its name back.
 void put_back(const fs::path& save, const fs::path& aside) {
   const auto iteration = iteration_of_aside_name(aside.filename().string());
   const fs::path target = save / iteration_directory_name(*iteration);
   std::error_code error;
-  // Something broken under that name is for a person to look at.
+  // A broken directory of that name is left for the user to look at.
   if (fs::exists(fs::symlink_status(target, error))) return;
   fs::rename(aside, target, error);
   if (error) log_warning("{}: cannot get its name back: {}", aside.string(), error.message());

@@ -1,18 +1,18 @@
 #pragma once
-// What saves do beside saving: they remove what killed runs left and checkpoints that are too many.
-// A checkpoint is safe before any of it begins and after it, so what fails is a warning.
+// What a save cleans up: the remains of killed runs, and checkpoints beyond the number to keep. It
+// begins when the new checkpoint is safe, so a failure is only a warning.
 
 #include <cstdint>
 #include <filesystem>
 
 namespace phalanx {
 
-// Removes staging directories and aside copies whose successor is there. A copy without one gets
-// its name back.
+// Removes staging directories, and copies that were set aside and have been replaced. A copy that
+// has not been replaced gets its name back.
 void tidy_up(const std::filesystem::path& save);
 
 // Removes all but the last `keep_last` of the checkpoints up to that one; 0: none. Later ones
-// belong to somebody who went further: they are not ours to judge.
+// belong to another run that went further, and stay.
 void prune(const std::filesystem::path& save, std::int64_t start, std::int64_t iteration,
            int keep_last);
 

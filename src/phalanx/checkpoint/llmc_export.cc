@@ -83,7 +83,7 @@ void export_llmc_model(const CheckpointReader& checkpoint, const LlmcConfig& con
   Arena arena("llm.c tensor", round_up(largest, kArenaAlignment));
   for_each_tensor(config, [&](const LlmcTensor& stored, std::int64_t layer) {
     const Tensor local = dense_tensor(arena, 0, config.dtype, stored.shape);
-    // What is padding stays zero.
+    // Padding stays zero.
     std::memset(local.data(), 0, static_cast<std::size_t>(local.bytes()));
     checkpoint.read(llmc_global_tensor(config, stored, layer, local), DTypeMatch::kConvert);
     file.write(std::span<const std::byte>(local.data(), static_cast<std::size_t>(local.bytes())));

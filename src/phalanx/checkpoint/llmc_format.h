@@ -1,5 +1,5 @@
 #pragma once
-// The files of llm.c (github.com/karpathy/llm.c), as import and export know them.
+// The format of llm.c's files (github.com/karpathy/llm.c), for import and export.
 //
 // Model file: 256 int32 (magic 20240326, version 3: f32 or 5: bf16, longest sequence, vocabulary,
 // layers, heads, channels, padded vocabulary), then 16 tensors, those of the layers stacked: wte
@@ -33,8 +33,8 @@ struct LlmcConfig {
   std::int64_t padded_vocabulary = 0;
 };
 
-// How one of the 16 tensors is stored and what it becomes. A name with "{}" is stacked over the
-// layers.
+// One of the 16 tensors: how it is stored, and our name for it. A name with "{}" is stacked over
+// the layers.
 struct LlmcTensor {
   std::string_view name;
   Shape shape;  // of one layer, as stored
@@ -44,8 +44,8 @@ struct LlmcTensor {
 // In the order of the file.
 std::vector<LlmcTensor> llmc_tensors(const LlmcConfig& config);
 
-// One tensor of one layer, `local` as the file has it, seen as Megatron-core's: its name, QKV rows
-// grouped by head (megatron-core's order [heads, 3, head size]), no padded rows.
+// One tensor of one layer, stored as the file has it and described as Megatron-core's: its name,
+// QKV rows grouped by head (megatron-core's order [heads, 3, head size]), no padded rows.
 GlobalTensor llmc_global_tensor(const LlmcConfig& config, const LlmcTensor& stored,
                                 std::int64_t layer, const Tensor& local);
 

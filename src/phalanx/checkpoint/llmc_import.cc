@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No dimension of a model comes near; products of two stay far inside 64 bits.
+// No model has larger dimensions; products of two fit into 64 bits.
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 24;
 constexpr std::int64_t kMostLayers = 4096;
 
@@ -133,7 +133,7 @@ std::map<std::string, std::string> LlmcModel::arguments() const {
       {"--attention-dropout", "0.0"},
       {"--hidden-dropout", "0.0"},
       {"--tokenizer-type", "NullTokenizer"},
-      // The tokenizer counts end-of-document beyond it.
+      // The tokenizer adds end-of-document to this size.
       {"--vocab-size", std::to_string(config_.vocabulary - 1)},
       {"--make-vocab-size-divisible-by", "128"},
   };

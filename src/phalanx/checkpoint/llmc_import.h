@@ -18,9 +18,9 @@
 
 namespace phalanx {
 
-// A model file, its parameters seen as Megatron-core's: names, one tensor for each layer, QKV rows
-// grouped by head (megatron-core's order [heads, 3, head size]), no padded rows. The boxes do the
-// work; nothing is rearranged here.
+// A model file, its parameters described as Megatron-core's: names, one tensor for each layer, QKV
+// rows grouped by head (megatron-core's order [heads, 3, head size]), no padded rows. The boxes do
+// the work; nothing is rearranged here.
 class LlmcModel {
  public:
   // DataError names the header field that is wrong, or the size the file should have.
@@ -28,7 +28,7 @@ class LlmcModel {
 
   const LlmcConfig& config() const { return config_; }
   const std::vector<GlobalTensor>& tensors() const { return tensors_; }
-  // The model as Megatron's flags would say it; the tokenizer takes ids as they are.
+  // The model as Megatron's flags; the tokenizer is the one that takes ids.
   std::map<std::string, std::string> arguments() const;
 
  private:

@@ -29,7 +29,7 @@ constexpr std::size_t kLongestManifest = std::size_t{256} << 20;
 constexpr std::size_t kLongestText = kLongestManifest;
 constexpr std::size_t kRunIdDigits = 32;
 constexpr std::size_t kDigestDigits = 16;
-// What is written where nothing of a newer version is there to say.
+// The version that is written if nothing needs a newer one.
 constexpr std::int64_t kVersionWithoutBlocks = 2;
 constexpr std::string_view kHexadecimal = "0123456789abcdef";
 constexpr std::string_view kSealKey = "\n  \"manifest_xxh3\": ";
@@ -98,7 +98,7 @@ Manifest::DataBlocks read_data_blocks(JsonObject object) {
   blocks.path = object.text("path", kLongestText);
   blocks.bytes = object.integer("bytes", 0, kMax);
   blocks.block_bytes = object.integer("block_bytes", 1, kMax);
-  // One string: a list of thousands of them would be most of the manifest.
+  // One string, because a list of thousands would be most of the manifest.
   const std::string digests = object.text("xxh3", kLongestText);
   const std::size_t count = digests.size() / kDigestDigits;
   const std::int64_t most =
@@ -130,7 +130,7 @@ std::string data_blocks_to_json(const Manifest::DataBlocks& blocks) {
 Manifest::File read_file_entry(JsonObject object) {
   Manifest::File file;
   file.name = object.text("name", kLongestText);
-  // The name becomes a path: only those that are written here.
+  // The name becomes a path: only the names that Phalanx writes are allowed.
   if (file.name != kModelFileName && file.name != kOptimizerFileName && !is_copy_name(file.name)) {
     throw DataError("{}: 'name' must be {}, {} or a plain name, not {}", object.where(),
                     kModelFileName, kOptimizerFileName, json_string(file.name));
@@ -223,7 +223,7 @@ void check_length(std::int64_t bytes, const std::string& path) {
   }
 }
 
-// Before anything else is believed: is this a manifest, of a version that is known here?
+// Checked first: whether this is a manifest, of a known version.
 std::int64_t read_version(JsonObject& object) {
   if (object.text("format", kLongestText) != kManifestFormat) {
     throw DataError("{}: 'format' must be {}", object.where(), kManifestFormat);
@@ -343,7 +343,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
 }
 
 Manifest read_manifest(const std::filesystem::path& path) {
-  // Before there is memory for it.
+  // Checked before memory is allocated for it.
   check_length(describe_input_length("", path).bytes, path.string());
   return parse_manifest(read_file(path), path.string());
 }

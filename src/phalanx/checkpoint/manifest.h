@@ -1,7 +1,7 @@
 #pragma once
-// The manifest of a checkpoint: what the run knew beyond its tensors, and the digests of everything
-// beside it. It is written last and sealed by a digest of its own, so a checkpoint that can be read
-// is the one that was written.
+// The manifest of a checkpoint: the state of the run besides its tensors, and the digests of all
+// other files. It is written last and ends with a digest of itself, so a damaged checkpoint is
+// noticed.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,43 +17,45 @@
 namespace phalanx {
 
 inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
-// Version 1 has no run, no start and no copies of input files, version 2 no data blocks; both are
-// still read, and version 2 is written where no data blocks are known.
+// Version 1 has no run id, no start and no copies of input files; version 2 has no data blocks.
+// Both are still read; version 2 is written if no data blocks are known.
 inline constexpr std::int64_t kManifestVersion = 3;
 
 struct Manifest {
-  // Updates that have happened, and the loss scaler (float16; 1 elsewhere).
+  // Updates so far, and the loss scaler's state (float16; else scale 1).
   struct Optimizer {
-    std::int64_t adam_step = 0;  // updates, of whatever optimizer
+    std::int64_t adam_step = 0;  // updates, of any optimizer
     double loss_scale = 1;
-    std::int64_t clean_steps = 0;     // since the scale last changed
-    std::int64_t hysteresis = 0;      // overflows left before the scale is halved
-    std::int64_t schedule_steps = 0;  // of the learning-rate and weight-decay schedules, in samples
+    std::int64_t clean_steps = 0;  // since the scale last changed
+    std::int64_t hysteresis = 0;   // overflows left before the scale is halved
+    // Position of the learning-rate and weight-decay schedules, in samples.
+    std::int64_t schedule_steps = 0;
     friend bool operator==(const Optimizer&, const Optimizer&) = default;
   };
-  // What the dataset indices were built for: other counts shuffle differently.
+  // The numbers of samples that the dataset indices were built for; other numbers give another
+  // order.
   struct SampleCounts {
     std::int64_t train = 0;
     std::int64_t valid = 0;
     std::int64_t test = 0;
     friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
   };
-  // A file that the run read and that must not change: tokenizer files, a dataset.
+  // A file that the run read and that must not change: a tokenizer's file, a dataset.
   struct InputFile {
     std::string flag;  // "--vocab-file"
     std::string path;
     std::int64_t bytes = 0;
     std::optional<std::uint64_t> xxh3;  // empty: too large to be read as a whole (a .bin)
-    std::string copy;  // its name in this checkpoint ("vocab.json"); "" where it is not copied
+    std::string copy;  // its name in this checkpoint ("vocab.json"); "": not copied
     friend bool operator==(const InputFile&, const InputFile&) = default;
   };
-  // The digests of the first blocks of an input file that is too large to be read as a whole: of
-  // all of them, where the run has had the time.
+  // The digests of the first blocks of an input file that is too large to be read at once: of all
+  // blocks, if the run has had the time.
   struct DataBlocks {
     std::string flag;
     std::string path;
-    std::int64_t bytes = 0;        // of the file
-    std::int64_t block_bytes = 0;  // of a block; the file's last one may be shorter
+    std::int64_t bytes = 0;        // bytes of the file
+    std::int64_t block_bytes = 0;  // bytes of a block; the last one may be shorter
     std::vector<std::uint64_t> xxh3;
     friend bool operator==(const DataBlocks&, const DataBlocks&) = default;
   };
@@ -73,8 +75,8 @@ struct Manifest {
   };
 
   std::string phalanx_version;
-  // Which run wrote it, and in which of its starts. A start's number is higher than those of all
-  // checkpoints that its save directory has, so (start, iteration) orders them by time.
+  // The run that wrote it, and the number of its start. A start gets a higher number than all
+  // checkpoints in its save directory, so (start, iteration) orders them by time.
   std::string run_id;      // 32 hexadecimal digits; "" in version 1 and for imported models
   std::int64_t start = 0;  // from 1; 0 in version 1 and for imported models
   std::int64_t iteration = 0;
@@ -97,12 +99,12 @@ struct Manifest {
 
 std::string manifest_to_json(const Manifest& manifest);
 
-// Checks everything: DataError names `path` and the field; ConfigError for a format version that
-// this program does not know.
+// Reads and checks a manifest: DataError names `path` and the field; ConfigError for an unknown
+// format version.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 Manifest read_manifest(const std::filesystem::path& path);
 
-// `text` with the seal of what stands before it renewed: for tools that edit a manifest.
+// `text` with its digest computed anew: for tools that edit a manifest.
 std::string seal_manifest(std::string_view text);
 
 }  // namespace phalanx

@@ -40,7 +40,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 7> kDTypeNames = {{
     {"U8", DType::kU8},
 }};
 
-// Of tensors that only other programs have a use for: bytes of an element.
+// Bytes of an element of the types that only other programs use.
 constexpr std::array<std::pair<std::string_view, std::int64_t>, 8> kForeignTypes = {{
     {"BOOL", 1},
     {"I8", 1},
@@ -59,7 +59,7 @@ std::optional<DType> dtype_of(std::string_view stored_name) {
   return std::nullopt;
 }
 
-// Bytes of an element; 0: of no type that is known.
+// Bytes of an element; 0 for an unknown type.
 std::int64_t element_bytes(std::string_view stored_name) {
   if (const auto dtype = dtype_of(stored_name)) return size_of(*dtype);
   for (const auto& [name, bytes] : kForeignTypes) {
@@ -226,7 +226,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::spa
   }
   header += '}';
   header.resize(static_cast<std::size_t>(round_up(std::ssize(header), kAlignment)), ' ');
-  // What could not be read again must not be written.
+  // Data that could not be read again must not be written.
   if (header.size() > kLongestHeader) {
     throw OutputError("{}: {} tensors need a header of {} bytes, longer than the limit of {}",
                       path.string(), items.size(), header.size(), kLongestHeader);

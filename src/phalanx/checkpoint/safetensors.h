@@ -22,26 +22,26 @@ namespace phalanx {
 struct SafetensorsEntry {
   std::string name;
   std::string type;            // as the file names it: F32, BOOL
-  std::optional<DType> dtype;  // none: of a type that has bytes here and no values
+  std::optional<DType> dtype;  // none: a type whose values Phalanx cannot read
   Shape shape;
   std::int64_t offset = 0;  // from the start of the data
   std::int64_t bytes = 0;
 };
 
-// A file mapped read-only. Everything the header says is checked when it is opened: the ranges are
-// inside the file, do not overlap and leave no hole, each is as long as its dtype and shape ask,
-// and no name comes twice.
+// A file, mapped read-only. Its header is checked when it is opened: the ranges lie inside the
+// file, do not overlap and leave no hole, each is as long as dtype and shape ask, and names are
+// unique.
 class SafetensorsFile {
  public:
-  // InputMissingError where there is no such file, DataError where it is malformed.
+  // InputMissingError if there is no such file, DataError if it is malformed.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  // In the order of their data.
+  // The tensors, in the order of their data.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsEntry* find(std::string_view name) const;
-  // Not aligned to the element.
+  // The bytes of a tensor, not aligned to its elements.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  // Of the whole file, header included.
+  // The bytes of the whole file, header included.
   std::span<const std::byte> all_bytes() const { return file_.bytes(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -58,7 +58,7 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes a file durably (base/file.h) while the data streams through: nothing is held in memory.
+// Writes a file durably (base/file.h). Data is streamed; nothing is held in memory.
 class SafetensorsWriter {
  public:
   struct Item {
@@ -67,12 +67,12 @@ class SafetensorsWriter {
     Shape shape;
   };
 
-  // The data will come in the order of the items. OutputError where the file cannot be created.
+  // The data must be written in the order of the items. OutputError if the file cannot be created.
   SafetensorsWriter(const std::filesystem::path& path, std::span<const Item> items,
                     const std::map<std::string, std::string>& metadata = {});
 
   void write(std::span<const std::byte> bytes);
-  // All the data must be there.
+  // Call it when all data is written.
   FileDigest commit();
 
  private:
@@ -81,7 +81,7 @@ class SafetensorsWriter {
   DurableFile file_;
   Xxh3 hash_;
   std::int64_t written_ = 0;
-  std::int64_t size_ = 0;  // of the whole file
+  std::int64_t size_ = 0;  // bytes of the whole file
 };
 
 // A name that the writers accept: 1 to 1,024 printable ASCII characters, not the reserved

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Without a slash at the end.
+// The path without a slash at its end.
 fs::path plain(const fs::path& path) {
   const fs::path normal = absolute_path(path).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -60,7 +60,7 @@ void StagedDirectory::commit() {
                       staging_.string(), error.message());
   }
   committed_ = true;
-  // Only now: whoever comes before finds the lock, whoever comes later finds the directory.
+  // Last: until now another process finds the lock, from now on the directory.
   fs::remove(directory_ / kLockName, error);
   sync_directory(directory_);
   sync_directory(directory_.parent_path());

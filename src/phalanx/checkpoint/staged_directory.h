@@ -12,18 +12,18 @@ namespace phalanx {
 
 class StagedDirectory {
  public:
-  // OutputError where something is there that is no empty directory; DirectoryInUseError where
-  // another process is writing it. What a process that was killed has left of it is removed. `flag`
-  // named the directory, for messages.
+  // OutputError if something other than an empty directory is there; DirectoryInUseError if another
+  // process is writing it. The remains of a killed process are removed. `flag` named the directory,
+  // for messages.
   StagedDirectory(const std::filesystem::path& directory, std::string_view flag);
   StagedDirectory(const StagedDirectory&) = delete;
   StagedDirectory& operator=(const StagedDirectory&) = delete;
-  // Removes what is there, unless it was committed.
+  // Removes the files, unless they were committed.
   ~StagedDirectory();
 
-  // Where files go meanwhile.
+  // The directory where the files are written.
   const std::filesystem::path& path() const { return staging_; }
-  // The files are on disk: OutputError where the directory cannot be renamed.
+  // To be called when the files are on disk. OutputError if the directory cannot be renamed.
   void commit();
 
  private:

@@ -24,8 +24,8 @@ std::string shown(const std::string& key) {
   return text;
 }
 
-// Refuses what the parser takes: two equal keys, of which it keeps the last, and any depth. (With a
-// callback the parser could tell, but then it looks at all members of an object once more behind
+// Refuses two things that the parser accepts: equal keys (it keeps the last) and deep nesting. (The
+// parser's callback could tell, but then the parser visits all members of an object again after
 // each of them.)
 class StructureCheck : public nlohmann::json_sax<Json> {
  public:
@@ -57,7 +57,7 @@ class StructureCheck : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
   bool string(string_t& /*value*/) override { return true; }
   bool binary(binary_t& /*value*/) override { return true; }
-  // The parser says what is wrong.
+  // Other faults are the parser's to report.
   bool parse_error(std::size_t /*position*/, const std::string& /*last_token*/,
                    const nlohmann::detail::exception& /*error*/) override {
     return false;

@@ -22,9 +22,9 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view where);
 // U+FFFD.
 std::string json_string(std::string_view text);
 
-// The fields of one object: every getter throws a DataError where the field is missing, of another
-// type or out of range; finish() does where a field was not asked for. The JSON value must outlive
-// it.
+// The fields of one object. Every getter throws a DataError if the field is missing, of another
+// type or out of range; finish() throws one if a field was not asked for. The JSON value must
+// outlive this object.
 class JsonObject {
  public:
   JsonObject(const nlohmann::json& value, std::string where);
@@ -40,7 +40,7 @@ class JsonObject {
   Shape shape(const std::string& key);  // at most kMaxRank extents, none negative
   JsonObject object(const std::string& key);
   void finish() const;
-  // Whether the field is there, for those that may be absent.
+  // Whether an optional field is there.
   bool has(const std::string& key) const;
 
   const std::string& where() const { return where_; }

@@ -1,6 +1,6 @@
 #pragma once
-// Where the writer takes a checkpoint's tensors from: this rank's memory, or, one after another,
-// the memories of many ranks. Nothing has to hold a whole tensor.
+// The tensors of a checkpoint, for its writer: from this rank's memory, or from the memories of
+// many ranks, one after another. No rank has to hold a whole tensor.
 
 #include <cstddef>
 #include <functional>
@@ -15,9 +15,10 @@
 
 namespace phalanx {
 
-// Tensors whose names start so go to optimizer.safetensors, the others to model.safetensors.
+// The prefix of names of tensors that go to optimizer.safetensors; the others go to
+// model.safetensors.
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
-// What stands before a parameter's name in that of what an optimizer keeps of it:
+// The prefix that makes the name of an optimizer's state from a parameter's name:
 // "optimizer.exp_avg.".
 std::string state_prefix(std::string_view state);
 
@@ -38,13 +39,13 @@ class TensorSource {
   // The model's tensors come first, then the optimizer's.
   virtual int size() const = 0;
   virtual const Info& info(int index) const = 0;
-  // The bytes of the global tensor, row-major and little-endian, in pieces. The writer visits each
-  // tensor once, in ascending order; so a source may gather with messages here.
+  // Passes the bytes of the global tensor, row-major and little-endian, to `visit`, in pieces. The
+  // writer visits each tensor once, in ascending order, so a source may gather by messages here.
   virtual void visit(int index, const Visitor& visitor) = 0;
 };
 
-// Tensors that are whole on this rank, taken in the order that a source must have. InternalError
-// where boxes do not cover their tensor. The tensors must outlive the source.
+// A source of tensors that are whole on this rank; it puts them in the order that a source must
+// have. InternalError if boxes do not cover their tensor. The tensors must outlive the source.
 class LocalTensorSource final : public TensorSource {
  public:
   explicit LocalTensorSource(std::span<const GlobalTensor> tensors);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kStopping =
     "SIGINT: stopping, the file is removed; press Ctrl-C again to end at once\n";
-constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 
 constexpr std::int64_t kKibibyte = 1024;
 constexpr std::int64_t kMebibyte = 1024 * kKibibyte;
@@ -106,7 +106,7 @@ struct Row {
   DiskBandwidth measured;
 };
 
-// What a plan should reckon with: that of the engine that a run would take.
+// The rates for a plan: those of the engine that a run would use.
 std::string plan_flag(const Row& row) {
   return fmt::format("--disk-bandwidth {:.3g},{:.3g}", row.measured.read_per_s / kGigabyte,
                      row.measured.write_per_s / kGigabyte);
@@ -146,7 +146,7 @@ std::string json_of(const std::string& directory, std::int64_t bytes, const Stor
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Those engines that the system has; of one that was named, its error.
+// Measures the engines that the system has. An engine that was named and is missing is an error.
 std::vector<Row> measure(const BenchFlags& values, StorageFolder& folder,
                          BandwidthOptions options) {
   std::vector<Row> rows;

@@ -19,7 +19,7 @@ namespace {
 constexpr auto kTokenizerPaths =
     std::to_array<std::string_view>({"--vocab-file", "--merge-file", "--tokenizer-model"});
 
-// A file that is named here without a type is of the checkpoint's type.
+// A file that is given without a type belongs to the checkpoint's type.
 void expect_type_takes(std::string_view type, std::string_view flag, const FlagSet& flags,
                        const std::filesystem::path& directory) {
   const auto row = std::ranges::find(tokenizer_types(), type, &TokenizerType::name);
@@ -34,8 +34,8 @@ void expect_type_takes(std::string_view type, std::string_view flag, const FlagS
       flag, directory.string(), type);
 }
 
-// The checkpoint's tokenizer, as far as the call does not name another: of another type nothing of
-// the checkpoint's goes with it.
+// Takes the checkpoint's tokenizer, unless the call names another type: then nothing of it is
+// taken.
 void use_tokenizer(const CheckpointReader& checkpoint, const std::string& given_type,
                    FlagSet& flags) {
   const auto& arguments = checkpoint.manifest().arguments;
@@ -76,7 +76,7 @@ void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
     throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
   }
   const auto& arguments = checkpoint->manifest().arguments;
-  // The checkpoint's switch for an activation would stand against one that is named here.
+  // The checkpoint's switch for an activation would contradict the one of the call.
   const auto is_said_otherwise = [&](const TrainFlag& flag) {
     return (flag.spec.name == "--swiglu" || flag.spec.name == "--squared-relu") &&
            flags.given("--activation-func");

@@ -6,10 +6,10 @@
 
 namespace phalanx {
 
-// Where --use-checkpoint-args is given: what the checkpoint of --load says of its model, its
-// tokenizer and the tokenizer's files that it keeps become the defaults of flags that are not
-// given; nothing of its tokenizer does where --tokenizer-type names another. Where there is no
-// checkpoint yet the call must say it all: InputMissingError where it does not.
+// With --use-checkpoint-args, flags that are not given take the values of the checkpoint of --load:
+// those of the model, and, unless --tokenizer-type names another tokenizer, those of its tokenizer
+// and the tokenizer's files that it keeps. If there is no checkpoint yet, the call must give all of
+// them: else InputMissingError.
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config);
 
 }  // namespace phalanx

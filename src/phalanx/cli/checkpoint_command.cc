@@ -46,7 +46,7 @@ int run_checkpoint(const Arguments& arguments) {
   const auto second = CheckpointReader::open(directories[1]);
   const CheckpointDifference difference = diff_checkpoints(first, second);
   fmt::print("{}", json ? to_json(difference) : to_text(difference));
-  // As diff(1): 1 says that they differ.
+  // As diff(1), 1 means that they differ.
   return difference.tensors_equal() ? 0 : 1;
 }
 

@@ -18,7 +18,7 @@ namespace phalanx {
 namespace {
 
 constexpr const char* kSource = "standard input";
-// Lines that are encoded and computed together, where so many have come.
+// The most lines that are encoded and computed together.
 constexpr std::size_t kLinesAtOnce = 512;
 
 struct CommandOptions {
@@ -52,7 +52,7 @@ std::vector<double> softmax(const std::vector<float>& logits) {
   return result;
 }
 
-// Lines to labels, with what has to be told of all of them.
+// Classifies lines and collects remarks about all of them.
 class LineClassifier {
  public:
   LineClassifier(const TrainedModel& trained, const CommandOptions& options)
@@ -65,8 +65,8 @@ class LineClassifier {
         model_(trained.config, classifier_config(trained.config, tokenizer_.vocab_size()),
                tokenizer_, trained.checkpoint, trained.device) {}
 
-  // What is printed of these lines. DataError names the first one that is none, behind the rows of
-  // those before it, which are printed.
+  // The rows for these lines. DataError names the first malformed line, after the rows before it
+  // have been printed.
   void print(const std::vector<std::string>& lines) {
     std::vector<EncodedPair> pairs;
     std::exception_ptr fault;

@@ -119,7 +119,7 @@ std::vector<CommandFlags> all_command_flags() {
   for (const Command& command : kCommands) {
     const HelpRequested help = help_of(command, {"--help"});
     CommandFlags flags = flags_of(help, command.help);
-    // Of a model: the word alone is a command of shells, too.
+    // Commands with a model's name: shells complete the first word alone, too.
     if (flags.words != command.name) {
       commands.push_back({std::string(command.name), std::string(command.help), {}});
     }

@@ -23,13 +23,12 @@ std::span<const Command> command_table();
 std::string usage_text();
 
 bool is_command(std::string_view word);
-// Whether it trains: as one of several processes it joins the others, and signals make it save.
+// Whether the command trains: such a process may join others, and signals make it save.
 bool is_training_command(std::string_view word);
-// Runs the command that the first word names; UsageError where there is none.
+// Runs the command that the first word names; UsageError if there is none.
 int run_command(const std::vector<std::string>& words);
 
-// The flags of every command and its verbs, as their --help has them; training first, then the
-// plan of it.
+// The flags of every command and verb, as --help shows them; pretrain first, then plan.
 std::vector<CommandFlags> all_command_flags();
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// The commands of the program. Each takes the words behind its name and returns the exit status;
+// The commands of the program. Each takes the words after its name and returns the exit status;
 // errors are thrown.
 
 #include <string>

@@ -6,7 +6,7 @@
 namespace phalanx {
 namespace {
 
-// Lines that are left out are said, up to so many; and so are warnings.
+// At most this many bad lines, and this many warnings, are logged.
 constexpr std::int64_t kMostShown = 10;
 
 std::function<void(const std::string&)> shown_first(const char* meaning, const char* rest) {

@@ -4,18 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/corpus/corpus_options.h"
+#include "phalanx/corpus/options.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
 
 class CorpusFlags {
  public:
-  // With a section of its own. The variables are those of `options`, which must outlive this.
+  // Adds the flags in a section of their own. Their variables are members of `options`, which must
+  // outlive this object.
   explicit CorpusFlags(CorpusOptions& options) : options_(options) {}
   void add_to(FlagSet& flags);
-  // After parsing: the rest of the options, as far as these flags and `workers` (0: all usable
-  // cores) say it. Lines that are left out and the like are logged from then on.
+  // To be called after parsing: fills in the options that follow from these flags and from
+  // `workers` (0: all usable cores). From then on lines that are left out, and warnings, are
+  // logged.
   void complete(std::int64_t workers);
 
  private:

@@ -40,7 +40,7 @@ class DataPath {
                .value_name = "PREFIX"},
               &prefix_);
   }
-  // To be called while the flags are judged.
+  // To be called while the flags are checked.
   void complete() {
     if (words_.empty() && prefix_.empty()) throw UsageError("PREFIX or --data-path must be given");
     if (words_.empty()) return;
@@ -96,8 +96,7 @@ int info(const Arguments& arguments) {
   return 0;
 }
 
-// Of the .bin, for people and for a later check: those that the cache has of the file as it is must
-// still be true.
+// The digests of the .bin's blocks. If the cache has digests of the same file, they must be equal.
 BlockDigests checked_block_digests(const std::string& path, const std::string& cache_path) {
   const FileIdentity identity = identity_of_file(path);
   BlockDigests digests = block_digests_of(path);

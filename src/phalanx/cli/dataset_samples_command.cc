@@ -100,7 +100,7 @@ void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
   tokenizer.add_to(flags);
 }
 
-// In the order of the data set: a cyclic order belongs to ranks.
+// In the order of the data set, because a cyclic order depends on the ranks.
 Json gpt_samples(const SampleSource& source, std::int64_t count) {
   const BatchSchema& schema = source.schema();
   Sample sample(schema);
@@ -134,7 +134,7 @@ Json to_json(const T5Sample& sample) {
           {"truncated", sample.truncated ? 1 : 0}};
 }
 
-// Of sources that are made of `Samples`.
+// For sources that are made of `Samples`.
 template <typename Samples, typename Whole>
 Json masked_samples(const SampleSource& source, std::int64_t count) {
   Json index = Json::array();
@@ -162,7 +162,7 @@ std::unique_ptr<DataSources> make_sources(const SamplesOptions& o, const SourceS
                                           const Tokenizer* tokenizer) {
   const DataConfig& data = o.config.data;
   if (o.model == "gpt") {
-    // Any id will do where nobody says which there are.
+    // Without a tokenizer any id is allowed.
     const std::int64_t ids =
         tokenizer == nullptr ? std::numeric_limits<std::int32_t>::max() : tokenizer->vocab_size();
     return gpt_sources(data, seed, ids, tokenizer == nullptr ? -1 : tokenizer->end_of_document());
@@ -207,7 +207,7 @@ int run_dataset_samples(const Arguments& arguments) {
   });
   check_model_flags(flags, o.model);
   check_data(o.config.data, true);
-  // Only counts of what a tokenizer's options mask and reset would differ, which nobody sees here.
+  // Only counts that depend on the tokenizer's options would differ, and they are not shown here.
   o.config.data.eod_mask_loss = false;
   o.config.data.reset_position_ids = false;
   o.config.data.reset_attention_mask = false;

@@ -74,7 +74,7 @@ void add_cloze_flags(FlagSet& flags, EvaluateOptions& o) {
       "as Megatron's LAMBADA");
 }
 
-// A line every ten seconds, of how far it is.
+// Prints the progress every ten seconds.
 class ProgressLines {
  public:
   ProgressLines(std::string what, std::int64_t total) : what_(std::move(what)), total_(total) {}
@@ -99,7 +99,7 @@ TrainedModel open_gpt(const EvaluateOptions& o) {
   return trained;
 }
 
-// The tokens that a window has at most.
+// The largest number of tokens in a window.
 std::int64_t window_of(const EvaluateOptions& o, const TrainedModel& trained) {
   const std::int64_t positions = trained.model.max_positions;
   if (o.seq_length > positions) {
@@ -119,7 +119,7 @@ void check_ids(std::span<const std::int32_t> ids, const TrainedModel& trained,
   }
 }
 
-// As Megatron frames it.
+// Prints a line between rules, as Megatron does.
 void print_line(const std::string& line) {
   const std::string rule(line.size() + 1, '-');
   fmt::print("{}\n{}\n{}\n", rule, line, rule);

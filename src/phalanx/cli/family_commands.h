@@ -1,5 +1,5 @@
 #pragma once
-// Commands that are there for the families of Phalanx and, in programs of others, for theirs.
+// Commands for the families of Phalanx, and for those of programs that bring their own.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace phalanx {
 int pretrain(const NamedFamily& named);
 int plan(const NamedFamily& named);
 
-// A command that computes with a checkpoint's model.
+// A command that uses the model of a checkpoint.
 struct ModelCommand {
   std::string name;                                     // as it is typed: "phalanx score"
   std::shared_ptr<const ModelFamily> family = nullptr;  // the program's own; null: Phalanx's

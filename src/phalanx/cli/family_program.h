@@ -1,6 +1,6 @@
 #pragma once
-// A program that brings a model family of its own: what Megatron's pretrain() is to a script, and
-// what else can be done with a model. examples/own-model is such a program.
+// The main() of a program that brings a model family of its own: like Megatron's pretrain() for a
+// script, with further commands. examples/own-model is such a program.
 
 #include <memory>
 
@@ -15,7 +15,7 @@ namespace phalanx {
 //   score      the log probability of each token of a text, where the model is a GptModel
 //   generate   text from a checkpoint, likewise
 //   help       the commands; of one, its flags
-// The program is called by the name of its file in all it says.
+// Messages call the program by the name of its file.
 int run_family_program(std::shared_ptr<const ModelFamily> family, int argc, char** argv);
 
 }  // namespace phalanx

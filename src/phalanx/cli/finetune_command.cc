@@ -83,7 +83,7 @@ void add_other_flags(FlagSet& flags, TrainConfig& config) {
   }
 }
 
-// What the flags leave to the data: an epoch ends with an evaluation and a checkpoint. Returns the
+// Sets what depends on the data: an epoch ends with an evaluation and a checkpoint. Returns the
 // iterations of an epoch.
 std::int64_t plan_epochs(const FlagSet& flags, TrainConfig& config,
                          const ClassifyOptions& options) {
@@ -138,7 +138,7 @@ struct Validation {
 
 Validation read_validation(const TrainConfig& config, const ClassifyOptions& options) {
   Validation result;
-  // A run tells for itself.
+  // A run prints this itself.
   const Tell tell = options.epochs > 0 ? Tell::kNothing : Tell::kAll;
   for (const std::string& path : config.data.valid_data_path) {
     result.names.push_back(validation_name(path));
@@ -203,7 +203,7 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
   flush_standard_output();
 }
 
-// Of the epochs whose checkpoints there are; where nothing was trained, of what was loaded.
+// Evaluates the checkpoint of every epoch that exists; if nothing was trained, the loaded one.
 void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const Validation& valid,
                      std::int64_t batches) {
   const RunConfig run = config.run;
@@ -226,7 +226,7 @@ void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const V
 int finetune_classifier(const Arguments& arguments) {
   TrainConfig config;
   config.family = classify_family();
-  config.model.family = "bert";  // whose flags it has
+  config.model.family = "bert";  // it has the flags of a BERT
   config.run.use_checkpoint_args = true;
   config.data.full_validation = config.data.multiple_validation_sets = true;
   const auto environment = begin_process(config);
@@ -246,7 +246,7 @@ int finetune_classifier(const Arguments& arguments) {
       arguments,
       [&] {
         use_checkpoint_arguments(flags, config);
-        // What the data will say.
+        // Known only from the data.
         flags.set_default("--train-iters", "1");
         flags.set_default("--save-interval", "1");
         config.family_options = options.classify.to_text();

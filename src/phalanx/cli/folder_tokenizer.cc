@@ -23,7 +23,7 @@ bool is_there(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-// What tokenizer_config.json says of a switch.
+// A switch of tokenizer_config.json.
 bool says(const fs::path& folder, const std::string& key, bool absent) {
   const fs::path path = folder / kTokenizerConfig;
   return is_there(path) ? hugging_face::ConfigFile(path).boolean(key, absent) : absent;
@@ -37,7 +37,7 @@ std::string sentencepiece_type(const hugging_face::Import& model) {
              : "GPTSentencePieceTokenizer";
 }
 
-// Those of a T5, whose SentencePiece model has none: as transformers' T5Tokenizer counts them.
+// Adds a T5's sentinels, which its SentencePiece model lacks: as many as transformers' T5Tokenizer.
 void add_sentinels(const hugging_face::Import& model, TokenizerOptions& options) {
   constexpr std::int64_t kOfT5 = 100;
   constexpr std::int64_t kMost = 65534;
@@ -57,7 +57,7 @@ void add_sentinels(const hugging_face::Import& model, TokenizerOptions& options)
 }
 
 TokenizerOptions null_tokenizer(std::int64_t vocabulary) {
-  // It counts the end of a document beyond its size.
+  // Its end-of-document id is not counted in its size.
   return {.tokenizer_type = "NullTokenizer",
           .vocab_size = std::max<std::int64_t>(vocabulary - 1, 1)};
 }
@@ -70,15 +70,15 @@ void check_size(const Tokenizer& tokenizer, const fs::path& folder, std::int64_t
       folder.string(), tokenizer.vocab_size(), vocabulary);
 }
 
-// The file that lies there by one of these names; empty where none does.
+// The file of the folder that has one of these names; empty if there is none.
 fs::path first_of(const fs::path& folder, std::initializer_list<const char*> names) {
   const auto found =
       std::ranges::find_if(names, [&](auto name) { return is_there(folder / name); });
   return found == names.end() ? fs::path() : folder / *found;
 }
 
-// A folder whose tokenizer is there in part, or in a form that is not read: texts would silently be
-// ids.
+// Refuses a folder with a part of a tokenizer, or with one that cannot be read: else text would
+// silently be ids.
 void refuse_incomplete_tokenizer(const fs::path& folder) {
   const fs::path part =
       first_of(folder, {kTokenizerConfig, "vocab.json", "merges.txt", "special_tokens_map.json",
@@ -122,7 +122,7 @@ TokenizerOptions found_tokenizer(const hugging_face::Import& model) {
   return null_tokenizer(model.settings().vocabulary());
 }
 
-// What stands in tokenizer_config.json of the tokens that this tokenizer has.
+// The entries of tokenizer_config.json for this tokenizer's tokens.
 Json special_names(const Tokenizer& tokenizer) {
   const SpecialTokens& special = tokenizer.special_tokens();
   const std::array<std::pair<const char*, std::optional<std::int32_t>>, 7> tokens = {
@@ -135,7 +135,7 @@ Json special_names(const Tokenizer& tokenizer) {
        {"eos_token", special.eos ? special.eos : special.eod}}};
   Json names = Json::object();
   for (const auto& [key, id] : tokens) {
-    // What closes BERT's texts is named once.
+    // The token that ends BERT's texts is named only once.
     const bool is_sep = id == special.sep && key != std::string_view("sep_token");
     if (id && *id >= 0 && !is_sep) names[key] = tokenizer.piece(*id);
   }
@@ -147,7 +147,7 @@ bool is_t5_sentencepiece(const TokenizerOptions& options) {
   return options.tokenizer_type == "GPTSentencePieceTokenizer" && options.vocab_extra_ids > 0;
 }
 
-// What the class there calls a file.
+// The name of a file in transformers' class.
 std::string exported_name(const TokenizerFile& file, const TokenizerOptions& options) {
   return is_t5_sentencepiece(options) ? "spiece.model" : file.name;
 }
@@ -181,7 +181,7 @@ void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
     const bool fits = id && *id >= 0 && *id < settings.vocabulary();
     if (fits && !settings.has(argument)) settings.set(argument, std::int64_t{*id});
   };
-  // An imported model's ids are what its config.json said, nothing included.
+  // For an imported model its config.json decides, even if it names no ids.
   const bool is_imported = settings.has(kConfigArchitecture);
   if (is_imported && !settings.is_on(kTokenizerReplaced)) return;
   set(kConfigBos, special.bos ? special.bos : special.eod);
@@ -190,11 +190,12 @@ void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
   set(kConfigDecoderStart, special.bos);
 }
 
-// Those of the tokenizer, beside the kept ones.
+// The tokenizer's files, without those that were kept.
 std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
                                           const std::vector<InputCopy>& kept,
                                           ModelArguments& settings) {
-  // By its name, or, of a file that a tokenizer of ours calls otherwise, by its bytes.
+  // A kept file is recognised by its name, or, if our tokenizer has another name for it, by its
+  // bytes.
   const auto is_kept = [&](const InputCopy& file) {
     return std::ranges::any_of(kept, [&](const InputCopy& other) {
       return other.name == file.name || other.bytes == file.bytes;
@@ -208,7 +209,7 @@ std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
                   file.path);
       return {};
     }
-    // The model's own are written anew.
+    // Files of the model itself are written anew.
     if (file.name == hugging_face::kConfigName || file.name == hugging_face::kGenerationName) {
       continue;
     }

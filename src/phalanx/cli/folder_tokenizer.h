@@ -1,6 +1,6 @@
 #pragma once
-// The tokenizer of a folder of Hugging Face's: which of ours reads it, and which files say it
-// there.
+// The tokenizer of a folder of Hugging Face's: which of our tokenizers reads it, and from which
+// files.
 
 #include <filesystem>
 #include <map>
@@ -16,18 +16,18 @@
 
 namespace phalanx {
 
-// What reads the files that lie in the folder: tokenizer.json before vocab.json with merges.txt,
-// a SentencePiece model or vocab.txt. Where it is not wanted text is ids, and, with a warning,
-// where the folder has none. InputMissingError where it has only parts of one.
+// Chooses a tokenizer by the files of the folder: tokenizer.json, else vocab.json with merges.txt,
+// a SentencePiece model or vocab.txt. If none is wanted, text is ids; the same, with a warning, if
+// the folder has none. InputMissingError if it has only some files of one.
 TokenizerOptions folder_tokenizer(const hugging_face::Import& model, bool is_wanted);
 
-// The options as a manifest has them, by flag.
+// The options by flag, as a manifest keeps them.
 std::map<std::string, std::string> tokenizer_arguments(const TokenizerOptions& options);
 
-// The files that a folder gets beside config.json and weights: those that the checkpoint keeps of
-// the one that it was imported from, and those of its tokenizer; none of these where it has no
-// counterpart there, with a warning where it is more than ids. What they say of tokens that begin
-// and end a text becomes a setting unless there is one.
+// The files of an exported folder besides config.json and weights: those that the checkpoint kept
+// from the folder that it was imported from, and those of its tokenizer (none if transformers has
+// no such tokenizer, with a warning unless text is ids). What they say about tokens that begin and
+// end a text becomes a setting, unless that is set already.
 std::vector<InputCopy> exported_files(const CheckpointReader& checkpoint, TrainConfig config,
                                       ModelArguments& settings);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What `generate` is told, and what it does by the family of the model.
+// The options of `generate`, and what it does for each model family.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ struct GenerateOptions {
   std::vector<std::string> prompts;
   std::string prompts_file;
   bool interactive = false;
-  std::int64_t context = 0;  // positions of what is interactive; 0: the model's
+  std::int64_t context = 0;  // positions of an interactive dialogue; 0: the model's
   EncodeOptions encoding;
   std::int64_t max_tokens = 128;
   std::vector<std::string> stops;
@@ -31,14 +31,14 @@ struct GenerateOptions {
   bool json = false;
 };
 
-// A BERT: the likeliest tokens in the places of [MASK], each by itself, the others as the text has
-// them.
+// A BERT: the likeliest tokens at each [MASK]; each is predicted alone, with the rest of the text
+// as given.
 int fill_masks(const GenerateOptions& options, const TrainedModel& trained);
-// A T5: what it says about the text, a token at a time, up to [EOS].
+// A T5: its answer to the text, a token at a time, up to [EOS].
 int answer_text(const GenerateOptions& options, const TrainedModel& trained);
-// A GPT: what follows the prompts.
+// A GPT: continues the prompts.
 int continue_texts(const GenerateOptions& options, const TrainedModel& trained);
-// What follows each line of standard input, all that was said before it.
+// Answers each line of standard input, given all lines and answers before it.
 int converse(const GenerateOptions& options, const TrainedModel& trained);
 
 }  // namespace phalanx

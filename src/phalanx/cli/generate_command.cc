@@ -123,7 +123,7 @@ void add_flags(FlagSet& flags, GenerateOptions& o) {
   flags.add_example(command + " --load RUN --interactive --stop Q:", "line by line");
 }
 
-// What only a GPT can be told.
+// Refuses flags that only a GPT has.
 void expect_plain(const FlagSet& flags, std::string_view family) {
   constexpr std::array<std::string_view, 13> kOfGpt = {"--prompts-file",
                                                        "--interactive",

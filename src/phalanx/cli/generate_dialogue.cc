@@ -23,11 +23,11 @@
 namespace phalanx {
 namespace {
 
-constexpr const char* kEndingAnswer = "";  // the answer ends, which can be seen
+constexpr const char* kEndingAnswer = "";  // nothing is printed: the end can be seen
 constexpr std::string_view kSlashWords =
     "/reset or an empty line forgets what was said, /quit or /exit ends";
 
-// A slash and a word, alone.
+// Whether a line is a slash and a word.
 bool is_slash_word(std::string_view line) {
   return line.size() > 1 && line[0] == '/' &&
          std::ranges::all_of(line.substr(1), [](unsigned char c) { return std::isalpha(c) != 0; });
@@ -53,7 +53,7 @@ class Dialogue final : public GenerationListener {
       log_warning("{} is no command: {}; a prompt may begin with a blank", line, kSlashWords);
       return true;
     }
-    // Lines and answers stand under each other.
+    // Lines and answers are printed below each other.
     const auto fresh =
         tokenizer_.encode(said_.empty() ? line : "\n" + line, first_only(options_.encoding));
     if (fresh.empty()) return true;
@@ -78,7 +78,7 @@ class Dialogue final : public GenerationListener {
   void on_end(std::size_t /*request*/) override { write_standard_output(text_->finish() + "\n"); }
 
  private:
-  // A text begins once.
+  // Tokens that begin a text come only once.
   EncodeOptions first_only(EncodeOptions encoding) const {
     encoding.add_special = encoding.add_special && said_.empty();
     return encoding;

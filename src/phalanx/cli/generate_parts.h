@@ -1,5 +1,5 @@
 #pragma once
-// What the two ways of continuing a text have in common.
+// Shared by the two ways of continuing a text.
 
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace phalanx {
 
-// Tokens that end a text: the tokenizer's end of document, and those of the checkpoint. DataError
-// where these are no ids.
+// Tokens that end a text: the tokenizer's end of document, and those that the checkpoint names.
+// DataError if these are not ids.
 std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained);
 
 // Prints the plan, for --plan.
 void print_plan(const GenerateOptions& options, const TrainedModel& trained,
                 const CachedModel& model);
 
-// "prompt 12 tokens, 345.6 tokens/s; answers 128 tokens, 23.4 tokens/s"; those of the answers are
-// the ones behind the first, which comes of the prompt.
+// "prompt 12 tokens, 345.6 tokens/s; answers 128 tokens, 23.4 tokens/s"; tokens of the answers
+// count from the second one; the first comes from the prompt's pass.
 std::string text_of(const GenerationRates& rates);
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
-// What follows prompts, of a GPT. The answer of the first prompt that has not ended is shown as it
-// comes, those of later ones when it is their turn.
+// Continues prompts with a GPT. The answer of the first unfinished prompt is shown as it comes;
+// those of later prompts wait for their turn.
 
 #include <fmt/core.h>
 
@@ -26,7 +26,7 @@ constexpr const char* kStopping =
     "SIGINT: ending with what there is; press Ctrl-C again to end at once\n";
 
 struct Prompt {
-  std::string source;  // what messages call it
+  std::string source;  // its name in messages
   std::string text;
   std::vector<std::int32_t> ids;
 };
@@ -68,7 +68,7 @@ std::vector<Prompt> read_prompts(const GenerateOptions& options, const TrainedMo
   const std::int64_t positions = trained.model.max_positions;
   for (Prompt& prompt : prompts) {
     prompt.ids = trained.tokenizer->encode(prompt.text, options.encoding);
-    // Without a prompt the text begins where documents do.
+    // Without a prompt the text begins as a document does.
     const std::int32_t begin = trained.tokenizer->end_of_document();
     if (prompt.ids.empty() && begin < 0) {
       throw ConfigError("{} is empty, and the tokenizer has no end of document to begin with",
@@ -89,11 +89,11 @@ std::vector<Prompt> read_prompts(const GenerateOptions& options, const TrainedMo
   return prompts;
 }
 
-// What comes of a prompt.
+// The answer to a prompt.
 struct Answer {
   std::vector<std::int32_t> tokens;
   std::string text;
-  std::string finish = {};  // why; empty: it has not
+  std::string finish = {};  // why it has ended; empty: it has not
 };
 
 // Shows texts in the order of their prompts.
@@ -176,7 +176,7 @@ class Answers final : public GenerationListener {
     pages_.end(request);
   }
 
-  // Of an answer that is there as a whole.
+  // Adds an answer that is complete.
   void add(std::size_t request, const BeamAnswer& found) {
     for (const std::int32_t token : found.tokens) {
       if (!on_token(request, token)) break;

@@ -11,9 +11,9 @@ namespace phalanx {
 // columns. A long group is shortened: [0,8,..,504] for equal steps, [0..7,48..55] for runs.
 std::string to_text(const ParallelGrids& grids);
 
-// One line: {"world_size", "order", "groups": {"tp": [[0,1],...], ...}}; of an encoder and a
-// decoder also "split_rank", and where both have grids of their own "encoder_outputs": [{"from",
-// "to": [...], "gradient_from"}, ...].
+// One line: {"world_size", "order", "groups": {"tp": [[0,1],...], ...}}; for an encoder and a
+// decoder also "split_rank", and if each has a grid of its own "encoder_outputs": [{"from", "to":
+// [...], "gradient_from"}, ...].
 std::string to_json(const ParallelGrids& grids);
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// `phalanx import hf` and `phalanx export hf`: the words behind them.
+// `phalanx import hf` and `phalanx export hf`: they take the words after these.
 
 #include "phalanx/cli/commands.h"
 

@@ -22,7 +22,7 @@ namespace {
 
 using hugging_face::Architecture;
 
-constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
 
 struct ExportFlags {
@@ -32,7 +32,7 @@ struct ExportFlags {
   bool json = false;
 };
 
-// As the choices of a flag.
+// The names of all architectures, as choices of a flag.
 std::string_view architecture_choices() {
   static const std::string names = [] {
     std::string words;
@@ -73,7 +73,7 @@ std::optional<DType> dtype_of(const std::string& name) {
   return name == "fp32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
 }
 
-// The model as flags, those that were derived too.
+// The model as flags, including derived ones.
 ModelArguments settings_of(const CheckpointReader& checkpoint, const TrainConfig& config) {
   ModelArguments settings;
   for (const auto& [name, value] : checkpoint.manifest().arguments) {
@@ -82,7 +82,7 @@ ModelArguments settings_of(const CheckpointReader& checkpoint, const TrainConfig
   for (auto& [flag, value] : argument_values(config)) settings.set(flag, std::move(value));
   settings.set(kFamilyArgument, std::string(family_of(config).name()));
   if (config.family != nullptr) {
-    // By their names, which a table's format may give them.
+    // The labels' names may come from the format of the table.
     const auto classify = ClassifyOptions::from_text(config.family_options);
     settings.set("--labels", joined_words(classify.label_names()));
     settings.set("--num-classes", classify.classes());
@@ -106,7 +106,8 @@ int run_export_hugging_face(const Arguments& arguments) {
   add_flags(flags, given);
   flags.parse(arguments);
   const auto dtype = dtype_of(given.dtype);
-  // Another type than the model's is made of the main parameters, which the optimizer keeps.
+  // For another type than the model's, values come from the main parameters, which the optimizer
+  // keeps.
   const auto checkpoint =
       CheckpointReader::open(given.load, dtype ? Verify::kYes : Verify::kWeights);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));

@@ -24,7 +24,7 @@ namespace {
 
 using hugging_face::Import;
 
-constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
 
 struct ImportFlags {
@@ -60,7 +60,7 @@ void add_flags(FlagSet& flags, ImportFlags& given) {
             &given.verbose);
 }
 
-// What is not understood and goes out again with the model.
+// The files that are kept and exported again.
 void keep_other_files(const std::filesystem::path& folder, hugging_face::ImportOutput& output) {
   std::set<std::string> names;
   for (const InputCopy& copy : output.copies) names.insert(copy.name);

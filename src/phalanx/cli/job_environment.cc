@@ -32,15 +32,15 @@ std::int64_t count_of(const JobVariable& variable, const char* name) {
   return count;
 }
 
-// The machine since it was started, the number, and when the process began, in ticks: a number
-// alone comes back.
+// The boot of the machine, the process number, and the start time in ticks, because numbers are
+// used again.
 std::string parent_process() {
   const auto parent = ::getppid();
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
   std::string stat;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", parent)) >> std::ws, stat);
-  // Behind its name, which may hold anything, the start is the 20th field.
+  // After the process name, which may hold anything, the start time is the 20th field.
   constexpr int kStart = 20;
   const std::size_t name_end = stat.rfind(')');
   std::istringstream fields(name_end == std::string::npos ? "" : stat.substr(name_end + 1));

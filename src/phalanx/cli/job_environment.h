@@ -1,6 +1,6 @@
 #pragma once
-// Which job this process is an attempt of, and how often that was started again, as its launchers
-// tell in the environment.
+// The job that this process is an attempt of, and how often it was started again, from the
+// environment variables of its launchers.
 
 #include <functional>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace phalanx {
 
-// The variable's value; null where it is not set.
+// The value of a variable; null if it is not set.
 using JobVariable = std::function<const char*(const char* name)>;
 
-// The launcher first, Slurm after it. `parent` tells the parent process from all others there ever
-// were. The names:
+// The launchers of the job: torchrun or phalanx launch first, then Slurm. `parent` identifies the
+// parent process among all that ever ran. The names:
 //   phalanx launch  a random one of each launch (PHALANX_LAUNCH)
 //   torchrun        the agent, which is the parent of all attempts: TORCHELASTIC_RUN_ID alone is
 //                   "none" unless somebody gives one, and may be given twice
 //   Slurm           cluster and number of the job
-// UsageError where a count (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT) is none.
+// UsageError if a count (TORCHELASTIC_RESTART_COUNT, SLURM_RESTART_COUNT) is not a number.
 std::vector<JobName> job_of_environment(const JobVariable& variable, const std::string& parent);
-// Of this process. Sets `restarts` too: a count counts even where the job has no name.
+// Does the same for this process. Sets `restarts` too, even if the job has no name.
 void read_job(RunConfig& run);
 
 }  // namespace phalanx

@@ -24,7 +24,7 @@ std::string host_name() {
   return name.data();
 }
 
-// By its name, which ps shows; as the kernel knows it where the file is gone.
+// The path of this program, which ps shows; /proc/self/exe if the file is gone.
 std::filesystem::path own_program() {
   std::error_code fault;
   auto program = std::filesystem::read_symlink("/proc/self/exe", fault);

@@ -27,7 +27,7 @@ TrainConfig checkpoint_config(const CheckpointReader& checkpoint,
   }
   if (config.model.family == kClassifyFamily) {
     config.family = classify_family();
-    config.model.family = "bert";  // whose flags it has
+    config.model.family = "bert";  // it has the flags of a BERT
   }
   FlagSet flags("the checkpoint's arguments", "");
   add_train_flags(flags, config);
@@ -105,7 +105,7 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
   if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;
   if (!merge_file_.empty()) config.tokenizer.merge_file = merge_file_;
   if (!tokenizer_model_.empty()) config.tokenizer.tokenizer_model = tokenizer_model_;
-  // Those that the model was trained with, where they can be had.
+  // The products that the model was trained with, if this processor has them.
   const std::string& trained = checkpoint.manifest().matmul_precision;
   const bool follows = matmul_precision_ == "auto" && dtype_.empty() && cpu::has_products(trained);
   config.model.matmul_precision = follows ? trained : matmul_precision_;

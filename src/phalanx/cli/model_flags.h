@@ -1,6 +1,5 @@
 #pragma once
-// The flags of the commands that compute with a trained model (generate, score, evaluate), and the
-// model.
+// The flags of commands that use a trained model (generate, score, evaluate), and how they open it.
 
 #include <memory>
 #include <string>
@@ -19,8 +18,8 @@
 
 namespace phalanx {
 
-// The training configuration that a checkpoint was made with, unresolved. `own`: the family of a
-// program that has no other; ConfigError where the checkpoint is not of it.
+// The training configuration that a checkpoint was made with, unresolved. `own`: the only family of
+// a program that brings its own; ConfigError if the checkpoint is of another.
 TrainConfig checkpoint_config(const CheckpointReader& checkpoint,
                               const std::shared_ptr<const ModelFamily>& own = nullptr);
 
@@ -29,7 +28,7 @@ struct TrainedModel {
   TrainConfig config;  // resolved, for inference
   std::unique_ptr<Tokenizer> tokenizer;
   GptConfig model;
-  bool goes_on = false;  // with a text: `model` is what it is
+  bool goes_on = false;  // whether the model continues texts; then `model` describes it
   DeviceChoice device;
 
   bool is_classifier() const;  // tasks/classify_family.h
@@ -40,15 +39,14 @@ class ModelFlags {
   explicit ModelFlags(std::shared_ptr<const ModelFamily> own = nullptr) : own_(std::move(own)) {}
   void add_load_to(FlagSet& flags);
   void add_others_to(FlagSet& flags);
-  // Of a command whose model may lie on many ranks, in a dtype of its own.
+  // For commands that can run the model on many ranks and in another dtype.
   void add_layout_to(FlagSet& flags);
-  // Verifies the weights' file, unless it is told not to; the weights themselves are not read into
-  // memory yet.
-  // ConfigError where it is a classifier, which has no output layer.
+  // Opens the checkpoint and verifies the file of weights, unless told not to; the weights are not
+  // read into memory yet. ConfigError for a classifier, which has no output layer.
   TrainedModel open(Verify verify = Verify::kWeights) const;
-  // Likewise, of any model.
+  // The same for any model.
   TrainedModel open_any(Verify verify = Verify::kWeights) const;
-  // Of a classifier; ConfigError where it is none.
+  // The same for a classifier; ConfigError if it is none.
   TrainedModel open_classifier() const;
 
  private:
@@ -61,13 +59,13 @@ class ModelFlags {
   bool allow_overcommit_ = false;
 };
 
-// Of a command of a program with a family of its own. ConfigError where its model does not go on
-// with a text.
+// For a program with a family of its own. ConfigError if its model does not continue texts.
 void expect_language_model(const ModelCommand& command, const TrainedModel& trained);
 
-// The model with its caches, planned and without weights.
+// The model with its caches: planned, without weights.
 std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel::Sizes sizes);
-// The weights. ConfigError where the machine has not the memory; `remedy` as check_memory() has it.
+// Loads the weights. ConfigError if the machine has too little memory; `remedy` as in
+// check_memory().
 void load_model(const TrainedModel& trained, CachedModel& model, std::string_view remedy);
 
 }  // namespace phalanx

@@ -24,7 +24,7 @@ std::string names_of_families() {
 
 // Models that have another name than their family.
 struct KnownModel {
-  std::string_view beginning;  // of its name, in small letters
+  std::string_view beginning;  // beginning of the model's name, in lower case
   std::string_view family;
   std::string_view file;  // the example with its flags; empty: none is needed
 };
@@ -45,7 +45,7 @@ std::string plain_name(std::string_view word) {
   return name;
 }
 
-// What to say of a word that is no family's name.
+// The message for a word that is not a family's name.
 std::string advice(std::string_view command, const std::string& word) {
   if (const auto script = launch::command_of_script(word)) {
     return fmt::format("{}: nothing runs under Python here; give its flags to phalanx {}", word,

@@ -1,5 +1,5 @@
 #pragma once
-// The word behind `pretrain` and `plan`.
+// The word after `pretrain` and `plan`: a model family.
 
 #include <memory>
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace phalanx {
 
-// The family that the first argument names, and the arguments behind it. Of --help alone: a GPT.
+// The family that the first argument names, and the arguments after it. --help alone means GPT.
 struct NamedFamily {
   std::string command;  // as it is typed: "phalanx plan gpt"
   std::shared_ptr<const ModelFamily> family;
   Arguments arguments;
 };
-// UsageError where the name is missing or no family's.
+// UsageError if the name is missing or unknown.
 NamedFamily named_family(std::string_view command, const Arguments& arguments);
 
-// The configuration is of the family, also of one that Phalanx does not have.
+// Sets the family of the configuration; it may be one that Phalanx does not have.
 void use_family(const std::shared_ptr<const ModelFamily>& family, TrainConfig& config);
 
-// What stands instead of the flags' defaults in the family, where they are not given.
+// Sets flags that are not given to the family's own defaults.
 void use_family_defaults(FlagSet& flags, const ModelFamily& family);
 
 }  // namespace phalanx

@@ -6,8 +6,8 @@
 
 namespace phalanx {
 
-// ConfigError, which names --overwrite, where the file is there and is not to be replaced;
-// OutputError where something else than a file is there. `flag` is the one that names the file.
+// ConfigError that names --overwrite if the file exists and must not be replaced; OutputError if
+// something other than a file is there. `flag` names the file.
 void check_output(std::string_view flag, const std::filesystem::path& path, bool overwrite);
 
 }  // namespace phalanx

@@ -30,10 +30,10 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// Of GPT-2's vocabulary, the default tokenizer's.
+// The size of GPT-2's vocabulary, which is the default tokenizer's.
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
-// A plan needs the size of the vocabulary, not the tokenizer: no file need be there.
+// A plan needs only the size of the vocabulary: the tokenizer's files may be missing.
 std::int64_t vocabulary_of(const TrainConfig& config, Notes& notes) {
   const TokenizerOptions& options = config.tokenizer;
   const std::vector<TokenizerFile> files = tokenizer_files(options);
@@ -50,7 +50,7 @@ std::int64_t vocabulary_of(const TrainConfig& config, Notes& notes) {
   return kGpt2Vocabulary;
 }
 
-// What a run needs and a plan can do without.
+// Fills in what a run needs and a plan does not.
 void fill_in_samples(TrainConfig& config, const FlagSet& flags, Notes& notes) {
   if (flags.given("--micro-batch-size")) return;
   config.layout.micro_batch_size = 1;
@@ -67,7 +67,7 @@ void fill_in_ranks(TrainConfig& config, const FlagSet& flags, Notes& notes) {
       "the plan is of the {} ranks of one copy of the model: --world-size is not given", one_copy));
 }
 
-// What a call asks for.
+// What a call asks for: configuration and output.
 struct PlanCall {
   TrainConfig config;
   bool json = false;
@@ -148,7 +148,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
 }
 
-// Those of this machine, or of the target that is named.
+// The kernels of this machine, or of the target that is named.
 DeviceChoice kernels_of(const PlanCall& call) {
   const ModelConfig& model = call.config.model;
   if (call.cpu_target.empty()) {
@@ -168,8 +168,7 @@ void say(const Notes& notes) {
   for (const std::string& note : notes) log_info("{}", note);
 }
 
-// Of a text of NAME=VALUE or --NAME VALUE, and NAME of a switch, with | between runs: the flags of
-// each.
+// Reads the runs of --compare, separated by |: NAME=VALUE or --NAME VALUE, and NAME for a switch.
 std::vector<Arguments> runs_of(const std::string& compare) {
   std::vector<Arguments> runs;
   std::size_t begin = 0;
@@ -177,7 +176,7 @@ std::vector<Arguments> runs_of(const std::string& compare) {
     const std::size_t end = std::min(compare.find('|', begin), compare.size());
     std::istringstream words(compare.substr(begin, end - begin));
     Arguments& flags = runs.emplace_back();
-    bool may_take_value = false;  // the word before has dashes and no value yet
+    bool may_take_value = false;  // the word before is a flag without a value
     for (std::string word; words >> word;) {
       const bool has_dashes = word.starts_with("--");
       const bool has_value = word.find('=') != std::string::npos;
@@ -207,7 +206,7 @@ std::string name_of_run(const Arguments& flags) {
 
 constexpr std::size_t kMostRuns = 32;
 
-// The memory of every run, in one picture.
+// Draws the memory of every run in one picture.
 void compare_runs(const NamedFamily& named, const PlanCall& call) {
   const std::vector<Arguments> runs = runs_of(call.compare);
   if (runs.size() > kMostRuns) {
@@ -237,7 +236,7 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
   }
-  // Behind the faults of its flags.
+  // After the faults of the flags.
   if (runs.size() < 2) {
     throw UsageError(
         "--compare '{0}' names one run: put | between the flags of two or more, as in --compare "

@@ -159,7 +159,7 @@ struct PreprocessFlags {
     }
   }
 
-  // After parsing. Nothing is read before it is known that the output may be written.
+  // To be called after parsing. Checks that the output may be written before anything is read.
   void complete() {
     if (language == "english") options.sentences.language = SentenceLanguage::kEnglish;
     if (language == "chinese") options.sentences.language = SentenceLanguage::kChinese;
@@ -222,7 +222,7 @@ int run_preprocess_data(const Arguments& arguments) {
         preprocess(options, [&](std::string_view text) { return tokenizer->encode(text); });
     show_end(result, lines.seconds());
   } catch (const PreprocessStopped& stopped) {
-    constexpr int kEndedBySignal = 128;  // and its number, as shells say it
+    constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
     log_line(LogLevel::kError, fmt::format("phalanx preprocess-data: {}", stopped.what()));
     return kEndedBySignal + signals.received();
   }

@@ -1,6 +1,6 @@
 #pragma once
 // `phalanx pretrain` for a program that trains a model family of its own and does nothing else.
-// One with all that can be done with a family is made by family_program.h.
+// family_program.h makes a program with all commands.
 
 #include <memory>
 

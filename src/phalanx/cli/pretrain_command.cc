@@ -49,7 +49,7 @@ int pretrain(const NamedFamily& named) {
       named.arguments,
       [&] {
         use_family_defaults(flags, *named.family);
-        // Behind: what a checkpoint says counts more than what is usual.
+        // Last: a checkpoint has precedence over the family's defaults.
         use_checkpoint_arguments(flags, config);
       },
       [&] { resolve(config, true); });

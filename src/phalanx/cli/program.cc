@@ -29,7 +29,7 @@
 namespace phalanx {
 namespace {
 
-// The words of a call, and whose they are.
+// The words of a call, and the program they are for.
 struct Call {
   const CommandProgram& program;
   std::vector<std::string> words;
@@ -46,7 +46,7 @@ int run(const Call& call) {
   });
 }
 
-// What was typed up to its first flag: messages begin with it.
+// The call up to its first flag, with which messages begin.
 std::string typed_command(const Call& call) {
   std::string typed = call.program.name;
   for (int count = 0; count < std::min<int>(2, static_cast<int>(call.words.size())); ++count) {
@@ -76,7 +76,7 @@ int launched_rank() {
   return -1;
 }
 
-// For people, and for the launcher. Returns the exit status.
+// Reports an error to the user and to the launcher. Returns the exit status.
 int end_with(const Call& call, const std::string& message, ErrorCode code, int culprit = -1) {
   print_error(call, message);
   ErrorReport report{.message = message, .code = static_cast<int>(code), .rank = launched_rank()};
@@ -87,8 +87,8 @@ int end_with(const Call& call, const std::string& message, ErrorCode code, int c
   return report.code;
 }
 
-// A file or a socket must not take the number of a standard stream that is closed, and be read or
-// written as that. Whoever does read or write one that was closed gets an error.
+// Opens closed standard streams, so that no file or socket gets their numbers and is read or
+// written by mistake. Reading or writing such a stream is an error.
 void occupy_standard_descriptors() {
   constexpr std::array kWrongWays = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int descriptor = 0; descriptor < std::ssize(kWrongWays); ++descriptor) {
@@ -108,7 +108,7 @@ int status_of(const Call& call) {
   } catch (const std::bad_alloc&) {
     return end_with(call, "out of memory", ErrorCode::kSystem);
   } catch (const std::system_error& error) {
-    // Threads are started in many places.
+    // Starting threads may fail in many places.
     const bool is_limit = error.code() == std::errc::resource_unavailable_try_again;
     return is_limit
                ? end_with(call,
@@ -126,9 +126,9 @@ int status_of(const Call& call) {
 
 int run_program(const CommandProgram& program, int argc, char** argv) {
   occupy_standard_descriptors();
-  // Training commands end with what they have saved, however early they are asked.
+  // Training commands can be asked to save and end from the very beginning.
   if (program.trains(argc > 1 ? argv[1] : "")) hold_stop_signals();
-  // A file-size limit then arrives as a failed write, which has a message.
+  // Then exceeding a file-size limit is a failed write, which has a message.
   std::signal(SIGXFSZ, SIG_IGN);
   report_unreadable_maps();
   const int status = status_of({program, {argv + 1, argv + argc}});

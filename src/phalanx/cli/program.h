@@ -1,6 +1,6 @@
 #pragma once
-// What the main() of a program of commands does around them: phalanx itself, and programs that
-// bring a model family of their own (family_program.h).
+// What main() does around the commands of a program: of phalanx itself, and of programs that bring
+// a model family (family_program.h).
 
 #include <functional>
 #include <string>
@@ -14,12 +14,13 @@ struct CommandProgram {
   // Runs the command that the words name and returns the exit status; errors and HelpRequested are
   // thrown.
   std::function<int(const std::vector<std::string>& words)> run;
-  // Whether the call with this first word trains: a signal then asks it to save, however early.
+  // Whether a call with this first word trains: then a signal asks it to save, from the very
+  // beginning.
   std::function<bool(std::string_view word)> trains;
 };
 
-// Returns the exit status, docs/exit-codes.md. An error is a line on standard error for each fault,
-// with the command that was typed, and is left for a launcher to read.
+// Returns the exit status (docs/exit-codes.md). An error is printed on standard error, a line for
+// each fault, with the command that was typed; it is also left where a launcher reads it.
 int run_program(const CommandProgram& program, int argc, char** argv);
 
 }  // namespace phalanx

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStandardOutput = "-";
 
-// Before anything large is read. A page of several runs belongs into no single one's directory.
+// Checked before anything large is read. A page of several runs must not go into the directory of
+// one.
 fs::path output_of(const std::string& given, const std::vector<std::string>& directories) {
   if (given.empty()) {
     if (directories.size() > 1) {
@@ -41,7 +42,7 @@ fs::path output_of(const std::string& given, const std::vector<std::string>& dir
   return output;
 }
 
-// -o is how everybody types it; the flags' tables know long names alone.
+// Accepts -o, although flag tables have long names only.
 Arguments with_long_names(Arguments arguments) {
   std::ranges::replace(arguments, std::string("-o"), std::string("--output"));
   return arguments;

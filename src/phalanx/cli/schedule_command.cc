@@ -20,7 +20,7 @@
 namespace phalanx {
 namespace {
 
-// Viewers of traces show times: a unit of cost is a millisecond to them.
+// Viewers of traces show times: one unit of cost is one millisecond.
 constexpr double kSecondsPerUnit = 1e-3;
 
 struct ScheduleFlags {
@@ -47,7 +47,7 @@ struct ScheduleFlags {
 };
 
 void add_flags(FlagSet& flags, ScheduleFlags& values) {
-  // More is no pipeline but a typing error.
+  // More is a typing error.
   const FlagRange count = from_to(1, 1'000'000);
   const FlagRange count_or_0 = from_to(0, 1'000'000);
   flags.add({.name = "--kind",
@@ -200,7 +200,7 @@ void check_size(const ScheduleRequest& request) {
   }
 }
 
-// Flags that would be read by no other schedule.
+// Refuses flags that the chosen schedule does not read.
 void check_kind_of_flags(const FlagSet& flags, const ScheduleFlags& values) {
   struct Special {
     std::string_view flag;

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLineWidth = 100;
-// More numbers are told by their range.
+// A longer list of numbers is printed as its range.
 constexpr std::size_t kManyRanks = 16;
 
 // Whole numbers without a point.
@@ -36,7 +36,8 @@ Json numbers(const std::vector<double>& values) {
   return list;
 }
 
-// As people count them: the copies of the model of a bidirectional schedule are no chunks.
+// The chunks of a rank as users count them: the two copies of a bidirectional schedule are not
+// chunks.
 int visible_chunks(const Placement& placement) {
   return placement.directions() > 1 ? 1 : placement.chunks();
 }
@@ -64,7 +65,7 @@ std::size_t count_sends(const ScheduleReport& report, const Counts& counts) {
   return sends;
 }
 
-// By rank.
+// The stack of every rank.
 Json stacks_of(const Schedule& schedule) {
   Json names = Json::array();
   for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
@@ -138,7 +139,7 @@ std::string sizes_text(const Schedule& schedule) {
   return text;
 }
 
-// Of uneven stages the mean, and each.
+// The mean cost; for uneven stages also the cost of each.
 Json costs_json(const Costs& costs) {
   StageCosts mean{.forward = 0.0, .backward_input = 0.0, .backward_weight = 0.0};
   Json stages = Json::array();
@@ -159,7 +160,7 @@ Json costs_json(const Costs& costs) {
   return json;
 }
 
-// Neighbours of equal costs are told once.
+// Neighbouring stages with equal costs are printed together.
 std::string costs_text(const Costs& costs) {
   std::string text;
   const std::vector<StageCosts>& stages = costs.stages;

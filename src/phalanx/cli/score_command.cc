@@ -34,7 +34,7 @@ struct CommandOptions {
   bool json = false;
 };
 
-// What is scored by itself, and what messages call it.
+// A text that is scored, and its name in messages.
 struct Text {
   std::string source;
   std::vector<std::int32_t> ids;
@@ -142,11 +142,11 @@ void check_text(const Text& text, const GptConfig& model, const CommandOptions& 
       model.max_positions);
 }
 
-// Every number with as many digits as give it back.
+// Prints every number with enough digits to read it back.
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
-// Of the loss as it is printed.
+// From the loss as it is printed.
 double perplexity_of(const TextScore& score) {
   return std::exp(static_cast<double>(static_cast<float>(score.loss)));
 }
@@ -162,7 +162,7 @@ std::string to_json(const Text& text, const TextScore& score) {
   return json + "}\n";
 }
 
-// The text of one token, quoted; bytes that are a part of a character only are marked.
+// The text of one token, quoted; bytes that are not a whole character are marked.
 std::string quoted(const Tokenizer& tokenizer, std::int32_t id) {
   using Json = nlohmann::json;
   return Json(known_text(tokenizer, std::span(&id, 1)))
@@ -182,7 +182,7 @@ std::string to_table(const Text& text, const TextScore& score, const Tokenizer& 
                              format_count(std::ssize(text.ids)), score.loss, perplexity_of(score));
 }
 
-// A row for each line, and the mean over the tokens of all.
+// Prints a row for each line, and the mean over all tokens.
 class LineTable {
  public:
   static std::string head() {
@@ -206,13 +206,13 @@ class LineTable {
   double sum_ = 0.0;
 };
 
-// The tokens that a score is of.
+// The tokens that are scored.
 struct Scored {
   const Text& tokens;
   TextScore score;
 };
 
-// A text at a time, as it gets its score.
+// Prints each text as soon as it has a score.
 void print_scores(const CommandOptions& options, const Tokenizer& tokenizer,
                   const std::vector<Text>& texts,
                   const std::function<Scored(const Text&)>& score_of) {
@@ -228,7 +228,7 @@ void print_scores(const CommandOptions& options, const Tokenizer& tokenizer,
   if (has_table) write_standard_output(table.foot());
 }
 
-// Of a BERT: each token masked by itself, all others as they are.
+// For a BERT: each token is masked alone, with all others as they are.
 TextScore masked_score(MaskedTokens& model, const Text& text, std::int32_t mask) {
   TextScore result;
   for (const double value : model.score(text.ids, mask)) {
@@ -239,7 +239,7 @@ TextScore masked_score(MaskedTokens& model, const Text& text, std::int32_t mask)
   return result;
 }
 
-// The texts between [CLS] and [SEP], unless their ids have them.
+// Puts the texts between [CLS] and [SEP], unless their ids have them already.
 int score_masked(const CommandOptions& options, const TrainedModel& trained,
                  std::vector<Text> texts) {
   if (options.logits) throw ConfigError("--logits: no token follows the text of a BERT");
@@ -284,7 +284,7 @@ void check_target_flags(const CommandOptions& options) {
   if (options.stride > 0) throw ConfigError("--stride: a T5's texts are not cut into windows");
 }
 
-// The target between what opens and closes it, unless it has them.
+// Puts the target between its begin and end tokens, unless it has them already.
 std::vector<std::int32_t> target_ids(const std::string& target, const TrainedModel& trained,
                                      const T5Config& model) {
   const Tokenizer& tokenizer = *trained.tokenizer;
@@ -308,7 +308,7 @@ void check_encoder_text(const Text& text, const T5Config& model) {
                   text.ids.size(), model.sequence);
 }
 
-// Of a T5: the target's tokens, given each of the texts.
+// For a T5: scores the target's tokens, given each of the texts.
 int score_target(const CommandOptions& options, const TrainedModel& trained,
                  const std::vector<Text>& texts) {
   const Tokenizer& tokenizer = *trained.tokenizer;

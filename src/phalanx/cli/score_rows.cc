@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kSource = "standard input";
 
-// What an imported model does not say: the label is the last column, texts are those before it.
+// For an imported model, which does not say: the label is the last column, texts are the others.
 std::vector<std::string> text_columns_of(std::string_view rows) {
   const std::string_view first = rows.substr(0, rows.find_first_of("\r\n"));
   if (std::ranges::count(first, '\t') > 1) return {"0", "1"};

@@ -6,7 +6,7 @@
 namespace phalanx {
 
 struct RowScoreOptions {
-  bool lines = false;  // also each row by itself
+  bool lines = false;  // also print each row
   bool json = false;
 };
 

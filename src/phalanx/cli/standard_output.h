@@ -1,5 +1,5 @@
 #pragma once
-// Standard output, which has what a command was asked for: all of it arrives, or the command fails.
+// Standard output, for the results of a command: all of them arrive, or the command fails.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -8,18 +8,19 @@
 
 namespace phalanx {
 
-// A document on a line of its own. What is no UTF-8 in it is replaced: words of a command line need
-// not be.
+// Prints a document on a line of its own. Bytes that are not UTF-8 (a command line may have such)
+// are replaced.
 std::string json_line(const nlohmann::ordered_json& json);
 
-// At once, for who reads along. OutputError where it cannot be written.
+// Writes the text at once, for readers of a pipe. OutputError if it cannot be written.
 void write_standard_output(std::string_view text);
-// Likewise what was printed so far.
+// Writes at once what was printed so far; same error.
 void flush_standard_output();
 
 // Runs a command, which may print with fmt::print(), and writes what it left in the buffer. Returns
-// its status; OutputError where anything could not be written. Where nobody reads any more that is
-// no error: the status is the one of a process that SIGPIPE ends, for callers that ignore it.
+// its status; OutputError if anything could not be written. If the reader of a pipe has gone, that
+// is not an error: the status is that of a process that SIGPIPE ended, for callers that ignore the
+// signal.
 int with_checked_output(const std::function<int()>& command);
 
 }  // namespace phalanx

@@ -36,7 +36,7 @@ void greet_typist() {
   if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
 }
 
-// Appends what has come of standard input, once something has; false at its end.
+// Waits for standard input and appends what has arrived; false at its end.
 bool read_more(std::string& text) {
   constexpr std::size_t kBlock = 1 << 20;
   while (true) {

@@ -1,5 +1,5 @@
 #pragma once
-// Text and token ids that commands are given.
+// Text and token ids, as inputs of commands.
 
 #include <cstdint>
 #include <string>
@@ -8,27 +8,28 @@
 
 namespace phalanx {
 
-// All of it; who types it is told how it ends.
+// All of standard input; on a terminal a line says how to end it.
 std::string standard_input();
 
-// DataError, naming `source`, where the text is no UTF-8.
+// DataError, naming `source`, if the text is not UTF-8.
 void check_utf8(std::string_view text, std::string_view source);
 
-// Lines of standard input as they come.
+// Reads lines of standard input as they arrive.
 class InputLines {
  public:
-  // As many whole lines as have come, at least one and at most so many, without their ends; none at
+  // The whole lines that have arrived, without line ends: at least one and at most `most`; empty at
   // the end of the input.
   std::vector<std::string> next(std::size_t most);
 
  private:
-  std::string text_;       // that has come and is not taken yet
-  std::size_t taken_ = 0;  // bytes of it
+  std::string text_;       // text that has arrived and is not returned yet
+  std::size_t taken_ = 0;  // bytes of text_ that were returned
   std::size_t searched_ = 0;
   bool has_begun_ = false, has_ended_ = false;
 };
 
-// Ids of a JSON list, or between blanks. DataError, naming `source`, where it is neither.
+// Reads ids from a JSON list, or separated by blanks. DataError, naming `source`, for anything
+// else.
 std::vector<std::int32_t> token_ids_of(const std::string& text, std::string_view source);
 
 }  // namespace phalanx

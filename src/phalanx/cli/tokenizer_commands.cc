@@ -46,7 +46,7 @@ std::string json_string(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// As it is where it can be shown in a column, else as a JSON string.
+// The piece as it is, if it can be shown in a column; else as a JSON string.
 std::string shown(const std::string& piece) {
   const std::string json = json_string(piece);
   return json.size() == piece.size() + 2 && json.find(piece) == 1 ? piece : json;

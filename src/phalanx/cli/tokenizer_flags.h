@@ -1,5 +1,5 @@
 #pragma once
-// The flags that name a tokenizer, for the commands beside pretrain: rows of the training flags.
+// The flags that name a tokenizer, for commands other than pretrain: rows of the training flags.
 
 #include <memory>
 
@@ -11,9 +11,9 @@ namespace phalanx {
 class TokenizerFlags {
  public:
   void add_to(FlagSet& flags);
-  // Whether the call has any of them, but for --vocab-size.
+  // Whether the call has any of them except --vocab-size.
   static bool names_tokenizer(const FlagSet& flags);
-  // GPT2BPETokenizer unless a type is named.
+  // The tokenizer; GPT2BPETokenizer unless a type is named.
   std::unique_ptr<Tokenizer> make() const { return make_tokenizer(config_.tokenizer); }
   const TokenizerOptions& options() const { return config_.tokenizer; }
 

@@ -11,7 +11,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/corpus_flags.h"
 #include "phalanx/cli/output_files.h"
-#include "phalanx/corpus/corpus_work.h"
+#include "phalanx/corpus/document_work.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/tokenizer/bpe_files.h"
 #include "phalanx/tokenizer/bpe_trainer.h"
@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A trainer that has counted the words of a corpus. Each thread that counts has one of its own
-// meanwhile; whose text is whose does not matter to the sums.
+// A trainer that has counted the words of a corpus. Each counting thread has a trainer of its own;
+// the sums do not depend on how texts are shared out.
 template <typename Trainer, typename Options>
 Trainer trainer_of(const CorpusOptions& corpus, const Options& options) {
   Trainer all(options);

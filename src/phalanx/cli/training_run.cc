@@ -51,12 +51,12 @@ RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainCon
 
 std::optional<LaunchEnvironment> begin_process(TrainConfig& config) {
   std::optional<LaunchEnvironment> environment = read_launch_environment();
-  // Of many processes the first one speaks; errors are everybody's.
+  // Of many processes only the first one logs; all of them print errors.
   if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
   install_stack_dump(STDERR_FILENO, environment ? environment->rank : -1);
   if (environment) {
     config.layout.world_size = environment->world_size;
-    // One process may still be told to start ranks as threads.
+    // A single process may still start ranks as threads.
     if (environment->world_size > 1) {
       config.layout.local_size = ranks_on_these_cores(*environment);
     }
@@ -81,7 +81,7 @@ int run_training(const std::optional<LaunchEnvironment>& environment, const Flag
   read_job(config.run);
   const bool starts_threads = environment && flags.given("--nproc") &&
                               (environment->world_size > 1 || config.layout.world_size > 1);
-  // Nobody waits for the only process of torchrun's or Slurm's to join.
+  // The only process of torchrun or Slurm has no others to join.
   const bool may_start_threads =
       environment && environment->world_size == 1 && environment->hosts_coordinator;
   if (starts_threads && !may_start_threads) {

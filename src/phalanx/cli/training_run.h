@@ -1,5 +1,5 @@
 #pragma once
-// A process that trains: what `pretrain` and `finetune` have in common around their flags.
+// A process that trains: shared by `pretrain` and `finetune`.
 
 #include <optional>
 
@@ -9,13 +9,14 @@
 
 namespace phalanx {
 
-// Before the flags are read: who started this process, which says what ranks there are.
+// To be called before flags are read: finds out who started this process, which decides what ranks
+// there are.
 std::optional<LaunchEnvironment> begin_process(TrainConfig& config);
 
-// --nproc and files of flags, for the end of the flags.
+// Adds --nproc and flags that name files of flags, as the last flags.
 void add_start_flags(FlagSet& flags, TrainConfig& config);
 
-// Trains as the read flags say and returns the exit status.
+// Trains by the flags that were read, and returns the exit status.
 int run_training(const std::optional<LaunchEnvironment>& environment, const FlagSet& flags,
                  TrainConfig& config);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The word behind a command that is several: `dataset info`, `checkpoint diff`.
+// The word after a command that has verbs: `dataset info`, `checkpoint diff`.
 
 #include <span>
 #include <string>
@@ -14,8 +14,8 @@ struct Verb {
   std::string_view help;  // a line
 };
 
-// The first argument, which must be one of `verbs`. HelpRequested where it asks for help;
-// UsageError that names the verbs where it is none of them or missing.
+// The first argument, which must be one of `verbs`. HelpRequested if it asks for help; UsageError
+// that names the verbs if it is missing or another word.
 std::string verb_of(std::string_view command, std::span<const Verb> verbs,
                     const Arguments& arguments);
 

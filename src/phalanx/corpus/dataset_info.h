@@ -15,23 +15,23 @@ struct DatasetInfo {
   TokenType type = TokenType::kI32;
   std::int64_t bin_bytes = 0;
   std::int64_t idx_bytes = 0;
-  std::int64_t shortest_sequence = 0;  // tokens; 0 without sequences
+  std::int64_t shortest_sequence = 0;  // in tokens; 0 without sequences
   std::int64_t longest_sequence = 0;
-  std::int64_t fewest_sequences = 0;  // of a document; 0 without documents
+  std::int64_t fewest_sequences = 0;  // in a document; 0 without documents
   std::int64_t most_sequences = 0;
 };
 
 // Reads the index only.
 DatasetInfo dataset_info(const IndexedDataset& data);
 
-// Reads the index only. DataError where the sequences do not lie one behind another, from the first
-// byte of the .bin to its last. Opening a dataset does not ask for that, as Megatron's reader does
-// not; all that Phalanx writes is so.
+// Reads the index only. DataError unless the sequences follow each other without gaps from the
+// first byte of the .bin to its last. Phalanx writes all datasets so; but neither Megatron's reader
+// nor ours asks for it when a dataset is opened.
 void check_layout(const IndexedDataset& data);
 
 struct TokenIdRange {
   std::int64_t smallest = 0;
-  std::int64_t largest = -1;  // below `smallest`: there are no tokens
+  std::int64_t largest = -1;  // less than `smallest`: there are no tokens
 };
 
 // Reads every token.

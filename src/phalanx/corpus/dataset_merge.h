@@ -1,5 +1,5 @@
 #pragma once
-// Several indexed datasets as one, as Megatron's tools/merge_datasets.py joins them.
+// Joins several indexed datasets into one, as Megatron's tools/merge_datasets.py does.
 
 #include <filesystem>
 #include <span>
@@ -8,12 +8,12 @@
 
 namespace phalanx {
 
-// The datasets one after another as one new dataset. All must have the same token type and no modes
-// (DataError); the output may not be one of the inputs (ConfigError).
+// Writes the datasets one after another as a new dataset. All must have the same token type and no
+// modes (DataError); the output must not be one of the inputs (ConfigError).
 void merge_datasets(std::span<const std::string> prefixes, const std::string& output_prefix);
 
-// Prefixes of the datasets in a directory, sorted by name as bytes. DataError where a .bin or .idx
-// is without the other, or there is none; InputMissingError, IoError where it cannot be read.
+// Prefixes of the datasets in a directory, sorted by name as bytes. DataError if a .bin or .idx
+// lacks the other, or there are none; InputMissingError or IoError if the directory cannot be read.
 std::vector<std::string> datasets_in(const std::filesystem::path& directory);
 
 }  // namespace phalanx

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "phalanx/corpus/corpus_work.h"
+#include "phalanx/corpus/document_work.h"
 #include "phalanx/corpus/preprocess_partitions.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 
@@ -41,7 +41,7 @@ void check_options(const PreprocessOptions& options) {
   }
 }
 
-// Of the sequences of one key.
+// The ids of one key, by sequence.
 using Ids = std::vector<std::vector<std::int32_t>>;
 
 // Turns documents into sequences. Any number of threads may use one.
@@ -52,7 +52,7 @@ class DocumentEncoder {
         encode_(encode),
         type_(token_type_for_vocabulary(options.vocabulary_size)) {}
 
-  // Nothing is added where it throws.
+  // If it throws, nothing has been added.
   void add(const KeyTexts& texts, EncodedBatch& batch) const {
     std::vector<Ids> keys(texts.size());
     for (std::size_t k = 0; k < texts.size(); ++k) {
@@ -113,7 +113,7 @@ class Outputs {
   void copy(std::size_t key, const std::string& prefix) {
     writers_[key]->copy_dataset(IndexedDataset(prefix));
   }
-  // A full disk shows before the first of them is in place.
+  // A full disk is noticed before the first of them is in place.
   void commit() {
     for (const auto& writer : writers_) writer->finish();
     for (const auto& writer : writers_) writer->commit();
@@ -279,7 +279,7 @@ class Preprocessor {
     return prefixes;
   }
 
-  // All that the bytes of a partition depend on, beside its inputs.
+  // Everything that the bytes of a partition depend on, besides its inputs.
   std::string settings_text() const {
     const nlohmann::ordered_json settings = {
         {"json_keys", options_.json_keys},

@@ -32,7 +32,7 @@ bool can_be_cut(const CorpusSegment& file, Compression compression) {
 // The first place from `at` on where a document may begin; at most the end of the file.
 std::int64_t next_cut(const CorpusSegment& file, std::int64_t at, std::int64_t size) {
   if (at <= 0 || at >= size) return std::clamp<std::int64_t>(at, 0, size);
-  // From the byte before, for a line break there makes `at` the beginning of a line.
+  // From the byte before, because with a line break there `at` begins a line.
   CorpusInput input(file.path, {at - 1, size});
   std::string text;
   for (std::size_t goal = std::size_t{1} << 16;; goal *= 2) {
@@ -44,7 +44,7 @@ std::int64_t next_cut(const CorpusSegment& file, std::int64_t at, std::int64_t s
       filled += got;
     }
     text.resize(filled);
-    // What comes before the first line break is the rest of a line that is nobody's here.
+    // The bytes before the first line break are the rest of a line that begins earlier.
     const std::string_view behind = text;
     const CorpusRules& rules = file.rules;
     const bool by_separator = rules.format == CorpusFormat::kText && !rules.split_on_blank_lines;
@@ -202,7 +202,7 @@ void remove_partitions(const std::string& prefix, std::span<const std::string> o
                          std::any_of(outputs.begin(), outputs.end(), is_of);
     if (is_record || is_data) found.push_back(path);
   }
-  // Records first: one without its data would only be made again.
+  // Records first: without its record a partition counts as unfinished.
   std::stable_partition(found.begin(), found.end(),
                         [](const fs::path& path) { return path.extension() == ".json"; });
   for (const auto& path : found) fs::remove(path, error);

@@ -1,6 +1,6 @@
 #pragma once
-// The partitions of preprocess-data: which part of the inputs each has, and what an interrupted run
-// has left complete. A partition is a dataset per key beside the output,
+// The partitions of preprocess-data: which part of the inputs each has, and which of them an
+// interrupted run has completed. A partition is a dataset per key beside the output,
 // `{output}.partition-0001-of-0004.{bin,idx}`, and last of all a record,
 // `{prefix}.partition-0001-of-0004.json`, which says what it was made of and how.
 
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/corpus/corpus_reader.h"
+#include "phalanx/corpus/batch_reader.h"
 
 namespace phalanx {
 
@@ -20,7 +20,7 @@ namespace phalanx {
 std::vector<std::vector<CorpusSegment>> partition_segments(std::span<const CorpusSegment> files,
                                                            std::int64_t count);
 
-// What a partition came to.
+// What a partition holds.
 struct PartitionCounts {
   std::int64_t documents = 0;
   std::int64_t empty_documents = 0;
@@ -33,21 +33,21 @@ std::string partition_name(std::string_view name, std::int64_t number, std::int6
 
 class PartitionRecord {
  public:
-  // `settings`: all that the output depends on beside the inputs, whose sizes and times of change
-  // are looked up now.
+  // `settings`: everything besides the inputs that the output depends on. The sizes and
+  // modification times of the inputs are read now.
   PartitionRecord(std::string path, const std::string& settings,
                   std::span<const CorpusSegment> segments);
 
-  // The counts where there is a record of this very work, and its datasets are there.
+  // The counts, if there is a record of the same work and its datasets exist.
   std::optional<PartitionCounts> read(std::span<const std::string> prefixes) const;
-  // DataError where an input has changed since the constructor.
+  // DataError if an input has changed since the constructor ran.
   void write(const PartitionCounts& counts) const;
 
  private:
   std::string path_;
   std::string settings_;
   std::vector<CorpusSegment> segments_;
-  std::string work_;  // what is compared
+  std::string work_;  // the part of the record that is compared
 };
 
 // Removes the partitions of these outputs, whatever their number.

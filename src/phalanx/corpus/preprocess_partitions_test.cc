@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "phalanx/corpus/corpus_test_support.h"
+#include "phalanx/corpus/test_support.h"
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {

@@ -14,7 +14,7 @@ struct CodePoint {
   std::size_t size = 0;
 };
 
-// Anything that is no UTF-8 is one byte of U+FFFD.
+// A byte that is not UTF-8 counts as one U+FFFD.
 CodePoint code_point_at(std::string_view text, std::size_t at) {
   if (at >= text.size()) return {};
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
@@ -61,7 +61,7 @@ bool is_cjk_letter(char32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
 }
 
-// Of the alphabets with two cases, as far as they lie in blocks.
+// Covers the alphabets with two cases that lie in contiguous blocks.
 bool is_lower(char32_t c) {
   if (c < 0x80) return c >= U'a' && c <= U'z';
   if (c < 0x100) return c >= 0xdf && c != 0xf7;
@@ -300,7 +300,7 @@ class Splitter {
     return is_in(kOpeningWords, text_.substr(begin, end - begin));
   }
 
-  // Ends the sentence; white space behind it is its own or nobody's.
+  // Ends the sentence; the white space after it belongs to it or is dropped.
   void cut(std::size_t end) {
     std::size_t next = end;
     for (CodePoint c = code_point_at(text_, next); c.size > 0 && is_space(c.value);

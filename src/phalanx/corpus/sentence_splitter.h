@@ -1,10 +1,9 @@
 #pragma once
 // Cuts text into sentences by rules, for BERT's and T5's datasets. English: a full stop, question
 // mark or exclamation mark ends a sentence where white space and a word that can begin one follow;
-// abbreviations, initials, numbers of a list, acronyms and ellipses are told apart by tables and by
-// what follows. Chinese and Japanese: their full stops and marks end a sentence as they stand. A
-// blank line ends one everywhere. The same text gives the same sentences everywhere: no locale, no
-// model.
+// abbreviations, initials, numbers of a list, acronyms and ellipses are recognised by tables and by
+// what follows. Chinese and Japanese: their full stops and marks always end a sentence. A blank
+// line ends one everywhere. The same text gives the same sentences everywhere: no locale, no model.
 
 #include <cstdint>
 #include <string_view>
@@ -21,12 +20,12 @@ enum class SentenceLanguage : std::uint8_t {
 
 struct SentenceOptions {
   SentenceLanguage language = SentenceLanguage::kAuto;
-  // White space behind a sentence belongs to it, and that before the first one too: the sentences,
-  // joined, are the text. Otherwise they lose it, and empty ones are dropped.
+  // Sentences keep the white space after them (the first one also the white space before it), so
+  // that joined they are the text. Otherwise they lose it, and empty ones are dropped.
   bool keep_newlines = false;
 };
 
-// Views into the text, in order. Bytes that are no UTF-8 are letters of no kind.
+// Views into the text, in order. Bytes that are not UTF-8 count as U+FFFD.
 std::vector<std::string_view> split_sentences(std::string_view text,
                                               const SentenceOptions& options = {});
 

@@ -12,7 +12,7 @@
 namespace phalanx {
 namespace {
 
-// What Megatron requests of each data set beyond its share.
+// The factor by which Megatron requests more of each data set than its share.
 constexpr double kSurplus = 0.005;
 constexpr std::int64_t kSamplesBetweenPolls = 1 << 16;
 // Samples of a block for each data set: its counts take 8 bytes of each.
@@ -79,8 +79,7 @@ class BlendBuilder {
     const std::size_t datasets = weights_.size();
     const auto samples = static_cast<double>(std::max<std::int64_t>(index_.size(), 1));
     const auto behind = [&](std::size_t d) { return weights_[d] * samples - given_[d]; };
-    // Several maxima side by side, which the compiler makes vectors of; the place is looked for
-    // afterwards.
+    // Several maxima at once, so that the compiler can vectorise; the position is found afterwards.
     constexpr std::size_t kLanes = 8;
     std::array<double, kLanes> most;
     most.fill(-std::numeric_limits<double>::infinity());
@@ -109,7 +108,7 @@ class BlendBuilder {
 
   std::int64_t given(std::size_t dataset) const { return index_.counts_[dataset]; }
   std::int64_t size() const { return index_.size(); }
-  // It is never chosen again.
+  // So that it is never chosen again.
   void leave_out(std::size_t dataset) { given_[dataset] = std::numeric_limits<double>::infinity(); }
   BlendIndex done() { return std::move(index_); }
 

@@ -36,11 +36,11 @@ constexpr std::int64_t kMostBlocks = 4096;
 constexpr std::int64_t kBytesBetweenPolls = std::int64_t{1} << 20;
 constexpr double kBytesPerSecond = 128.0 * (1 << 20);
 
-// Thrown by the poll of a thread that is to end.
+// Thrown by poll() when the thread must end.
 struct Stopped {};
 
-// A core, and a disk, that nobody else wants. Where that is refused, the rate is still bounded.
-// Signals go to threads that run at once; those of its own faults cannot.
+// Runs only on an idle core and an idle disk. If the system refuses that, the rate is still
+// bounded. Signals are left to other threads, except those of its own faults.
 void give_way() {
   sigset_t others;
   ::sigfillset(&others);
@@ -53,7 +53,7 @@ void give_way() {
   ::syscall(SYS_ioprio_set, kWhoProcess, 0, kIdleClass);
 }
 
-// Holds back whoever takes steps faster than the rate; time that was lost is not made good.
+// Delays a caller that takes steps faster than the rate; lost time is not made up for.
 class Pace {
  public:
   explicit Pace(const std::stop_token& stop) : stop_(stop) {}
@@ -145,7 +145,7 @@ void read_block_digests(const fs::path& path, const std::function<void()>& poll,
   const InputDescriptor file(path);
   const auto size = static_cast<std::int64_t>(file.size());
   const std::int64_t block_bytes = digest_block_bytes(size);
-  // A file that memory cannot hold anyway pushes everything else out of it.
+  // A file that is larger than memory would displace everything else in the page cache.
   const bool passes_through = size > physical_memory() / 4;
   std::array<std::byte, std::size_t{32} << 10> piece;
   for (std::int64_t begin = 0; begin < size; begin += block_bytes) {
@@ -293,7 +293,7 @@ std::optional<DigestThread::Difference> DigestThread::difference() const {
 
 void DigestThread::wait() {
   if (!thread_.joinable()) return;
-  // Now somebody waits for it. Not everybody may do this; then it takes its time.
+  // The caller waits now, so the priority is raised. The system may refuse that.
   const sched_param none{};
   ::pthread_setschedparam(thread_.native_handle(), SCHED_OTHER, &none);
   thread_.join();

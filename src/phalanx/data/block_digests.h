@@ -29,7 +29,7 @@ struct BlockDigests {
 
   std::int64_t blocks() const;  // of the whole file
   bool is_complete() const { return std::ssize(digests) == blocks(); }
-  // Of all blocks in order, for people; it says something about a complete set only.
+  // The digest of all blocks in order, for messages. Only that of a complete set means anything.
   std::uint64_t digest() const;
   friend bool operator==(const BlockDigests&, const BlockDigests&) = default;
 };

@@ -33,7 +33,7 @@ int open_lock_file(const fs::path& path) {
   return descriptor;
 }
 
-// Whether the path still leads to this file: its holder before us may have removed it.
+// Whether the path still leads to this file: its previous holder may have removed it.
 bool is_in_place(const fs::path& path, int descriptor) {
   struct stat named {};
   struct stat held {};
@@ -41,7 +41,7 @@ bool is_in_place(const fs::path& path, int descriptor) {
          named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
-// Only for messages: a disk that is full does not matter.
+// Only for messages, so a full disk does not matter.
 void write_holder(int descriptor) {
   const std::string text = fmt::format("process {} on host {}", ::getpid(), host_name());
   if (::ftruncate(descriptor, 0) != 0) return;
@@ -56,7 +56,7 @@ std::optional<BuildLock> BuildLock::take(const fs::path& path) {
     BuildLock lock(file, open_lock_file(file));
     const FileLock state = try_lock(lock.descriptor_, 0);
     if (state == FileLock::kHeld) {
-      // Not ours to remove.
+      // The file belongs to the holder of the lock.
       ::close(std::exchange(lock.descriptor_, -1));
       return std::nullopt;
     }
@@ -76,7 +76,7 @@ std::string BuildLock::holder(const fs::path& path) {
   const auto got = descriptor < 0 ? 0 : ::pread(descriptor, text.data(), text.size(), 0);
   if (descriptor >= 0) ::close(descriptor);
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  // A terminal must not obey what somebody put there.
+  // So that a terminal does not obey control characters in it.
   const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
   return text.empty() || !is_plain ? "another process" : text;
 }
@@ -95,7 +95,7 @@ BuildLock& BuildLock::operator=(BuildLock&& other) noexcept {
 
 BuildLock::~BuildLock() {
   if (descriptor_ < 0) return;
-  // While it is held: nobody else's file can be under this name.
+  // While the lock is held, no other process's file can have this name.
   if (is_in_place(path_, descriptor_)) ::unlink(path_.c_str());
   ::close(descriptor_);
 }

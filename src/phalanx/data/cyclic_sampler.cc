@@ -8,7 +8,7 @@
 namespace phalanx {
 namespace {
 
-// Of all ranks together.
+// The samples of one microbatch of all ranks.
 std::int64_t step_of(const SamplerOptions& options) {
   return options.micro_batch_size * options.data_parallel_size;
 }
@@ -52,7 +52,7 @@ std::vector<SampleId> CyclicSampler::next() {
   const std::int64_t begin = o.consumed_samples % epoch_samples_;
   std::vector<SampleId> samples;
   for (std::int64_t i = 0; i < o.micro_batch_size; ++i) {
-    // In a shard a rank goes through its own order; otherwise ranks take turns in the one of all.
+    // With shards a rank follows the order of its shard; otherwise ranks take turns in one order.
     const std::int64_t place = sharded_ ? begin / o.data_parallel_size + i
                                         : begin + i * o.data_parallel_size + o.data_parallel_rank;
     const std::int64_t first = sharded_ ? o.data_parallel_rank * std::ssize(order_) : 0;

@@ -15,10 +15,10 @@
 namespace phalanx {
 namespace {
 
-// A list of datasets is a page of text, whatever is named by mistake.
+// A list of datasets is a page of text; a larger file was named by mistake.
 constexpr std::int64_t kLongestList = std::int64_t{64} << 20;
 
-// As Python's float() reads it, as far as people write numbers.
+// Reads numbers as Python's float() does, in the forms that people use.
 std::optional<double> number_of(std::string_view word) {
   if (word.starts_with('+')) word.remove_prefix(1);
   double value = 0.0;

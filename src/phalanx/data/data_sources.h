@@ -23,7 +23,7 @@ struct SourceRequest {
   SplitKind kind = SplitKind::kTrain;
   // None: each sample once.
   std::optional<std::int64_t> samples = std::nullopt;
-  // None: all of every dataset is of this split.
+  // None: every dataset belongs to this split as a whole.
   std::optional<Split> split = std::nullopt;
 };
 
@@ -42,10 +42,10 @@ class DataSources {
   // A family whose data are no such datasets makes its own.
   virtual std::shared_ptr<const SampleSource> make(const DataBlend& blend,
                                                    const SourceRequest& request);
-  // Of made-up documents; ConfigError where the family has none.
+  // A source of mock data; ConfigError if the family has none.
   virtual std::shared_ptr<const SampleSource> make_mock(const SourceRequest& request) = 0;
 
-  // Of all files that were opened, and of made-up documents, however they are split.
+  // The tokens of all files that were opened, and of mock data, whatever the split.
   virtual std::int64_t tokens() const;
   virtual std::int64_t documents() const;
 

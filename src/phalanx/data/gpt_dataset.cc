@@ -38,7 +38,7 @@ std::int64_t GptDataset::sample(std::int64_t i, std::span<std::int32_t> tokens) 
   PHALANX_CHECK(i >= 0 && i < size_, "sample {} of {}", i, size_);
   PHALANX_CHECK(static_cast<std::int64_t>(tokens.size()) == sequence_length_ + 1,
                 "a sample has {} tokens, not {}", sequence_length_ + 1, tokens.size());
-  // Every number is checked where it is used: the index may lie in a file, and so do the lengths.
+  // Every number is checked where it is used, because index and lengths may come from a file.
   const std::int64_t row = index_.shuffle.empty() ? i % index_.samples() : index_.shuffle[i];
   if (row < 0 || row >= index_.samples()) refuse_index(i);
   const SampleStart first = index_.start(row);

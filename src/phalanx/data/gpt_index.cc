@@ -85,7 +85,7 @@ void place_parts(GptIndexPlan& plan, std::int64_t documents, const GptIndexOptio
   place(plan.shuffle, is_shuffled ? plan.samples : 0, plan.samples - 1);
 }
 
-// New memory takes time.
+// Calls poll(), because touching new memory takes time.
 constexpr std::size_t kFilledBetweenPolls = std::size_t{1} << 24;
 
 // 0, 1, 2, ..., `period` - 1 and again, shuffled in two parts: `first` entries and the others.
@@ -119,7 +119,7 @@ void fill_starts(const SequenceLengths& lengths, const VisitOrder& order, const 
                  const GptIndexOptions& options, std::span<T> starts) {
   const std::int64_t s = options.sequence_length;
   constexpr std::int64_t kSamplesBetweenPolls = 1 << 14;
-  constexpr std::int64_t kAhead = 16;  // shuffled documents have their lengths far apart in memory
+  constexpr std::int64_t kAhead = 16;  // the lengths of shuffled documents are far apart in memory
   std::int64_t visit = 0;
   std::int64_t offset = 0;
   starts[0] = starts[1] = 0;
@@ -147,7 +147,7 @@ void fill_starts(const SequenceLengths& lengths, const VisitOrder& order, const 
   }
 }
 
-// Calls fill(span<T>) with the part's entries as what they are stored as.
+// Calls fill(span<T>) with the part's entries in their stored type.
 template <typename Fill>
 void with_entries(std::span<std::byte> block, const GptIndexPlan::Part& part, Fill fill) {
   std::byte* const begin = block.data() + part.begin;
@@ -163,8 +163,7 @@ IndexArray part_of(std::span<const std::byte> block, const GptIndexPlan::Part& p
   return {block.subspan(part.begin, part.bytes()), part.width};
 }
 
-// Everything that decides the block. The lengths stand for the documents: no other byte of a
-// dataset has a part in its order.
+// Everything that decides the block. Of the documents only the lengths decide the order.
 std::string describe(const SequenceLengths& lengths, const GptIndexOptions& options,
                      const GptIndexPlan& plan) {
   return fmt::format(
@@ -247,7 +246,7 @@ std::shared_ptr<std::byte[]> make_gpt_index_block(const SequenceLengths& lengths
         format_bytes(plan.bytes), format_bytes(memory));
   }
   const auto bytes = static_cast<std::size_t>(plan.bytes);
-  // Not zeroed first: that would touch everything twice.
+  // The memory is not zeroed first, because that would touch it twice.
   std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
   fill_gpt_index(lengths, options, plan, {memory.get(), bytes});
   return memory;

@@ -31,7 +31,7 @@ class GptSources final : public DataSources {
   // ConfigError where a batch option needs an end-of-document id and there is none.
   explicit GptSources(GptSourceOptions options);
 
-  // Of MockSequences.
+  // A source of MockSequences.
   std::shared_ptr<const SampleSource> make_mock(const SourceRequest& request) override;
   std::int64_t tokens() const override;
   std::int64_t documents() const override;

@@ -84,7 +84,7 @@ void write_index(const fs::path& path, const IndexRequest& request,
   file.commit();
 }
 
-// The block behind a header that is what was requested; whether it is undamaged is another matter.
+// The block after a header, if it is the requested one. Does not check for damage.
 std::span<const std::byte> announced_block(std::span<const std::byte> file,
                                            const IndexRequest& request, const std::string& path) {
   if (file.size() < kHeaderBytes) {
@@ -145,7 +145,7 @@ IndexBlock build_block(const IndexRequest& request, const IndexCache::Build& bui
   return block;
 }
 
-// Tells somebody who waits whom for.
+// Tells the user which process is waited for.
 class WaitingLine {
  public:
   explicit WaitingLine(fs::path path) : path_(std::move(path)) {}
@@ -201,7 +201,8 @@ IndexBlock IndexCache::get(const IndexRequest& request, const Build& build,
       lock = take_lock(path);
     }
     if (!lock) break;
-    // Whoever we waited for has left the file: all who waited verify it at once, not in turn.
+    // The process that we waited for has written the file. All that waited verify it at the same
+    // time, without the lock.
     if (has_waited) continue;
     why.clear();
     if (auto found = open_index(path, request, why, parse)) return *found;
@@ -240,8 +241,8 @@ IndexBlock IndexCache::build_and_keep(const IndexRequest& request, const Build& 
     give_up(error.what());
     return block;
   }
-  // Mapped, it is memory that the system can take back, and that the processes of a host share. Not
-  // verified, which would hold it in memory twice: it was right when it was written.
+  // Maps the file, so that the system can reclaim the memory and the processes of a host share it.
+  // It is not verified, because that would need the memory twice, and it was just written.
   std::string why;
   if (auto found = open_index(path, request, why, announced_block)) return *found;
   return block;

@@ -34,7 +34,7 @@ namespace phalanx {
 struct IndexRequest {
   std::string name;         // begins the name of its file: "gpt"
   std::string description;  // everything that decides its bytes; below 64 KiB
-  // None: building it tells, and whoever reads it judges the size that a file has.
+  // None: known only when it is built; the reader of a file checks the size.
   std::optional<std::int64_t> bytes = 0;
 };
 
@@ -79,9 +79,10 @@ class IndexCache {
  private:
   IndexBlock build_and_keep(const IndexRequest& request, const Build& build,
                             const std::function<void()>& poll) const;
-  // Nothing where somebody else has it, or where there can be none (then nothing is kept).
+  // Nothing if another process has the lock, or if there can be no lock (then the block is not
+  // kept).
   std::optional<BuildLock> take_lock(const std::filesystem::path& path) const;
-  // True where the directory is there and can be written, as far as is known.
+  // Whether the directory is there and can be written, as far as is known.
   bool prepare() const;
   void give_up(const std::string& reason) const;
 

@@ -20,7 +20,8 @@ constexpr std::uint64_t kLengthBytes = sizeof(std::int32_t);
 constexpr std::uint64_t kOffsetBytes = sizeof(std::int64_t);
 constexpr std::uint64_t kBoundaryBytes = sizeof(std::int64_t);
 
-// Of overlapping sequences; others end with the .bin. Sums of lengths stay far below 2^63.
+// A limit for overlapping sequences (others are limited by the .bin), so that sums of lengths stay
+// far below 2^63.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 61;
 
 // The arrays of the index are not aligned; callers have checked that the value lies inside.
@@ -31,13 +32,13 @@ T load(std::span<const std::byte> bytes, std::uint64_t offset) {
   return value;
 }
 
-// Errors count as there: opening the file reports them.
+// Counts a file as there if that cannot be found out: opening it reports the error.
 bool is_there(const std::string& path) {
   std::error_code unreadable;
   return std::filesystem::exists(path, unreadable) || unreadable;
 }
 
-// What somebody may have meant who gave this prefix, which no dataset has.
+// A hint for a prefix that no dataset has.
 std::string hint_for(const std::string& prefix) {
   for (const char* part : {".idx", ".bin"}) {
     if (!prefix.ends_with(part)) continue;
@@ -162,7 +163,7 @@ void IndexedDataset::read_header() {
   }
   type_ = token_type_from_code(path, load<std::uint8_t>(bytes, 17));
 
-  // Counts are compared by division: a product with a lying count could overflow.
+  // Counts are compared by division, because a product with a wrong count could overflow.
   const auto sequences = load<std::uint64_t>(bytes, 18);
   const auto boundaries = load<std::uint64_t>(bytes, 26);
   std::uint64_t rest = bytes.size() - kIndexHeaderBytes;
@@ -191,7 +192,7 @@ void IndexedDataset::check_sequences() {
   const auto offsets = bytes.subspan(sequences_ * kLengthBytes, sequences_ * kOffsetBytes);
   const std::int64_t size = bin_bytes();
   const std::int64_t width = size_of(type_);
-  // There may be billions: no division, and no message, unless something is wrong.
+  // There may be billions, so the loop has no division, and a message only for a fault.
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const std::int64_t tokens = lengths[i];
     const auto offset = load<std::int64_t>(offsets, i * kOffsetBytes);
@@ -268,7 +269,7 @@ std::span<const std::byte> IndexedDataset::raw(std::int64_t sequence, std::int64
   const std::int64_t tokens = this->length(sequence);
   PHALANX_CHECK(offset >= 0 && length >= 0 && offset <= tokens && length <= tokens - offset,
                 "tokens {} + {} of sequence {} with {} tokens", offset, length, sequence, tokens);
-  // Checked again, for the mapped index may have been overwritten since it was opened.
+  // Checked again, because the mapped index may have been overwritten since it was opened.
   const std::int64_t width = size_of(type_);
   const std::int64_t begin = byte_offset(sequence);
   if (begin < 0 || begin > bin_bytes() || tokens > (bin_bytes() - begin) / width) {

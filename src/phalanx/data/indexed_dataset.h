@@ -57,9 +57,9 @@ class IndexedDataset final : public TokenSequences {
 
   // Tokens of one sequence.
   std::int32_t length(std::int64_t sequence) const override;
-  // Those of sequences [begin, end), where they lie in the mapped .idx.
+  // The lengths of sequences [begin, end), in the mapped .idx.
   SequenceLengths lengths(std::int64_t begin, std::int64_t end) const override;
-  // Where it begins in the .bin.
+  // Where the sequence begins in the .bin.
   std::int64_t byte_offset(std::int64_t sequence) const;
   // First sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;

@@ -158,7 +158,7 @@ void IndexedDatasetWriter::copy_dataset(const IndexedDataset& source) {
   PHALANX_CHECK(source.type() == type_ && index_.is_whole(), "copying {} of {} into {} of {}",
                 source.prefix(), name_of(source.type()), prefix_, name_of(type_));
   index_.append(source);
-  // Sequences that lie one behind another, as they do in nearly all datasets, are one piece.
+  // Contiguous sequences, as in nearly all datasets, are copied as one piece.
   std::span<const std::byte> piece;
   for (std::int64_t i = 0; i < source.sequences(); ++i) {
     const auto bytes = source.raw(i, 0, source.length(i));

@@ -14,13 +14,12 @@
 namespace phalanx {
 namespace {
 
-// Where cores are few the steps come first; not by so much that readers starve beside other
-// programs.
+// With few cores the steps have precedence, but readers must not starve beside other programs.
 constexpr int kNicer = 5;
 
-// What the system refuses of it costs time at most.
+// If the system refuses this, it only costs time.
 void become_a_reader(const std::vector<int>& cores) {
-  // A batch thread that wakes up does not drive away who woke it, which is the step.
+  // With the batch policy, a thread that wakes up does not displace the step that woke it.
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_BATCH, &none);
   const auto self = static_cast<id_t>(::gettid());
@@ -47,7 +46,7 @@ BatchLoader::~BatchLoader() { end_threads(); }
 
 void BatchLoader::end_threads() {
   ends_ = true;
-  // Whoever was about to wait has either seen it or is waiting now.
+  // After this lock every thread has either seen the stop or is waiting.
   { const std::lock_guard lock(mutex_); }
   is_room_.notify_all();
   threads_.clear();
@@ -58,7 +57,8 @@ const HostBatch& BatchLoader::next() {
   std::unique_lock lock(mutex_);
   Slot& slot = wait_for(taken_, lock);
   ++taken_;
-  // Waking a thread up costs the step more than anything else here: half a ring at a time.
+  // Waking a thread is the most expensive part for the step, so it is done for half a ring at a
+  // time.
   const bool is_low = claimed_ - taken_ <= options_.ahead / 2;
   lock.unlock();
   if (is_low) is_room_.notify_all();
@@ -72,7 +72,7 @@ std::vector<double> BatchLoader::counts(int microbatches) {
   start();
   is_room_.notify_all();
   std::unique_lock lock(mutex_);
-  // Without threads nothing is read ahead but for this.
+  // Without threads, only counts() reads ahead.
   if (options_.workers == 0) add_slots(options_.ahead);
   std::vector<double> sums(static_cast<std::size_t>(source_->losses()), 0.0);
   for (std::int64_t i = taken_; i < taken_ + microbatches; ++i) {
@@ -93,7 +93,7 @@ void BatchLoader::start() {
 }
 
 void BatchLoader::start_threads() {
-  // All or none: as many as were asked for is what a run was planned with.
+  // All threads or none, because the run was planned with all of them.
   try {
     for (int i = 0; i < options_.workers; ++i) {
       Reader& reader = *readers_[static_cast<std::size_t>(i)];
@@ -132,8 +132,8 @@ void BatchLoader::work(Reader& reader) {
   }
 }
 
-// The next microbatch becomes the calling thread's to read. One whose samples cannot be told is
-// left as it is: with an error.
+// Gives the calling thread the next microbatch to read. If its samples cannot be found, the
+// microbatch has an error.
 BatchLoader::Slot& BatchLoader::claim() {
   Slot& slot = slot_of(claimed_++);
   slot.is_ready = false;
@@ -168,7 +168,7 @@ void BatchLoader::finish(Slot& slot) {
   slot.is_ready = true;
   is_ready_.notify_one();
   if (!slot.error) return;
-  // Those before it are being read by others; what comes behind nobody will see.
+  // Earlier microbatches are being read by other threads; later ones are not needed.
   has_failed_ = true;
   is_room_.notify_all();
 }
@@ -177,7 +177,7 @@ BatchLoader::Slot& BatchLoader::wait_for(std::int64_t microbatch,
                                          std::unique_lock<std::mutex>& lock) {
   Slot& slot = slot_of(microbatch);
   if (claimed_ == microbatch) {
-    // No thread has come to it: none is faster than this one now.
+    // No thread has begun it, so this one reads it.
     claim();
     lock.unlock();
     fill(slot, *readers_.back());

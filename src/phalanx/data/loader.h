@@ -52,8 +52,8 @@ class BatchLoader {
   // read then. Errors as next(), of any of these.
   std::vector<double> counts(int microbatches);
 
-  // Of the ring: what is ahead and the one that is in use. Without threads that is the most, and
-  // one microbatch where nobody asks for counts().
+  // The bytes of the ring: the microbatches ahead and the one in use. Without threads this is an
+  // upper bound; without counts() it is one microbatch.
   static std::int64_t bytes(const BatchSchema& schema, const BatchLoaderOptions& options) {
     const std::int64_t batches = options.ahead + (options.workers > 0 ? 1 : 0);
     return batches * schema.bytes(options.micro_batch_size);

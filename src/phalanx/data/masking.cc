@@ -31,8 +31,8 @@ std::vector<double> cumulative_shares(int words) {
   return shares;
 }
 
-// [CLS] and [SEP] belong to no word. A piece that goes on does so with the last word before it,
-// also where a [SEP] stands between them.
+// [CLS] and [SEP] belong to no word. A piece that continues a word belongs to the last word before
+// it, even if a [SEP] is between them.
 void find_words(std::span<const std::int32_t> tokens, const MaskingVocabulary& vocabulary,
                 MaskedSpans::Work& work) {
   work.pieces.clear();
@@ -94,7 +94,7 @@ void Masker::mask(std::span<std::int32_t> tokens, std::int64_t target, NumpyRand
   const auto end_of = [&](std::int32_t word, std::int32_t length) {
     return work.words[static_cast<std::size_t>(std::min(word + length, words))];
   };
-  // By place among the pieces, until the spans are sorted.
+  // In the order of pieces, until the spans are sorted.
   labels.resize(work.pieces.size());
   for (std::size_t k = 0; k < labels.size(); ++k) {
     labels[k] = tokens[static_cast<std::size_t>(work.pieces[k])];
@@ -109,7 +109,7 @@ void Masker::mask(std::span<std::int32_t> tokens, std::int64_t target, NumpyRand
     if (!fits()) continue;
     const auto first = work.is_masked.begin() + run.begin;
     const auto last = work.is_masked.begin() + run.end;
-    // Only now: what was drawn for it is spent.
+    // Only here, because the draws for it have been made.
     if (std::find(first, last, 1) != last) continue;
     std::fill(first, last, 1);
     replace(tokens, run, random, work);

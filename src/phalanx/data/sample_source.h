@@ -63,7 +63,7 @@ class SampleSource {
   // Fills every column but those, and the unmasked tokens of each loss. Any number of threads
   // at the same time. DataError names the file, the document and the place in it.
   virtual void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const = 0;
-  // Who makes a sample, for those who look at one.
+  // The source that makes a sample, and its index there.
   virtual SamplePlace place_of(std::int64_t index) const { return {this, index}; }
 };
 

@@ -22,7 +22,7 @@ void check_masked_options(const MaskedOptions& options, std::string_view model,
         "config.json and tokenizer_config.json name it",
         model, token.name);
   }
-  // Batches are padded with 0, which must be nothing else.
+  // Batches are padded with 0, so no other token may have this id.
   if (options.vocabulary->pad != 0) {
     throw ConfigError("{} needs a tokenizer whose padding is id 0, and here it is {}", model,
                       options.vocabulary->pad);
@@ -57,7 +57,7 @@ SentenceDataset::SentenceDataset(std::shared_ptr<const IndexedDataset> data, Ind
 
 SentenceSpan SentenceDataset::span(std::int64_t i) const {
   PHALANX_CHECK(i >= 0 && i < size(), "sample {} of {}", i, size());
-  // Checked where it is used: the rows may lie in a file.
+  // Checked where it is used, because the rows may come from a file.
   const SentenceSpan span = mapping_[i];
   if (span.first < first_ || span.end > end_ || span.end - span.first < min_sentences_ ||
       span.target < 2 || span.target > max_length_) {

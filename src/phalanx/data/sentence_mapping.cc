@@ -30,7 +30,7 @@ class Targets {
  public:
   explicit Targets(const SentenceMappingOptions& options)
       : random_(options.seed), max_length_(options.max_length) {
-    // A probability that is smaller still is as good as this one.
+    // Smaller probabilities have the same effect as this one.
     constexpr double kMostRatio = 4294967296.0;
     if (options.short_seq_prob > 0.0) {
       ratio_ =
@@ -65,7 +65,7 @@ class Walk {
     const std::int64_t most = options_.samples.value_or(kMostSamples);
     const std::int64_t epochs = options_.samples ? options_.most_epochs : 1;
     std::int64_t samples = 0;
-    // Counted between epochs alone: a whole epoch is made even if it is one sample that lacks.
+    // Checked only between epochs: a whole epoch is made even if only one sample is missing.
     for (std::int64_t epoch = 0; epoch < epochs && samples < most; ++epoch) {
       const std::int64_t before = samples;
       for (std::int64_t d = documents_.begin; d < documents_.end; ++d) {
@@ -91,7 +91,7 @@ class Walk {
     const std::int64_t count = end - first;
     return count > 0 && count >= options_.min_sentences && !(count > 1 && has_long(first, end));
   }
-  // A sample never leaves one sentence alone behind it, so the last one has enough, too.
+  // A sample never leaves a single sentence after it, so the last sample has enough, too.
   template <typename Add>
   std::int64_t cut(std::int64_t first, std::int64_t end, Targets& targets, Add add) const {
     std::int64_t samples = 0;
@@ -105,7 +105,7 @@ class Walk {
       add(SentenceSpan{first, j + 1, target});
       ++samples;
       first = j + 1;
-      target = targets.next();  // also behind the last one, where nobody uses it
+      target = targets.next();  // also after the last sample, where it is not used
       length = 0;
     }
     return samples;
@@ -194,7 +194,7 @@ IndexBlock build_rows(const IndexedDataset& data, IndexRange documents,
   return IndexBlock::in_memory(block, samples * row);
 }
 
-// Of the document boundaries, as many pieces at a time as a page holds.
+// The digest of the document boundaries, hashed in pieces of a page.
 std::uint64_t digest_of_boundaries(const IndexedDataset& data, IndexRange documents) {
   Xxh3 digest;
   std::vector<std::int64_t> piece;
@@ -207,8 +207,7 @@ std::uint64_t digest_of_boundaries(const IndexedDataset& data, IndexRange docume
   return digest.digest();
 }
 
-// Everything that decides the block. Lengths and boundaries stand for the sentences: no other byte
-// of a dataset has a part in its order.
+// Everything that decides the block. Of a dataset only lengths and boundaries decide the order.
 std::string describe_rows(const IndexedDataset& data, IndexRange documents,
                           const SentenceMappingOptions& options) {
   const std::int64_t first = data.document_begin(documents.begin);
@@ -224,7 +223,7 @@ std::string describe_rows(const IndexedDataset& data, IndexRange documents,
       options.seed, width_of(data, options));
 }
 
-// A file may say anything: what its rows are is judged where they are read.
+// A file may hold anything: its rows are checked where they are read.
 SentenceMapping view_rows(const IndexBlock& block, int width,
                           const SentenceMappingOptions& options) {
   const auto bytes = std::ssize(block.bytes);

@@ -60,9 +60,9 @@ struct SentenceMapping {
   }
 };
 
-// Of these documents. Two passes: one counts, one fills. ConfigError, saying what to do, where no
-// document can be used, where max_length is below 2, or where this machine has less memory than the
-// rows take (Megatron goes through 2^31 epochs in the first case).
+// Builds the mapping of these documents in two passes: one counts, one fills. ConfigError, saying
+// what to do, where no document can be used, where max_length is below 2, or where this machine has
+// less memory than the rows take (Megatron goes through 2^31 epochs in the first case).
 SentenceMapping build_sentence_mapping(const IndexedDataset& data, IndexRange documents,
                                        const SentenceMappingOptions& options);
 // The same, in a file of the cache where it can be kept there.

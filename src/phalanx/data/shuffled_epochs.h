@@ -39,7 +39,7 @@ class ShuffledEpochs final : public SampleSource {
   std::int64_t permuted_, epoch_samples_, epochs_;
   std::uint64_t seed_;
 
-  // Of two epochs: threads that read ahead are in the next one.
+  // The orders of two epochs, because threads that read ahead may be in the next one.
   static constexpr std::size_t kKept = 2;
   mutable std::mutex mutex_;
   mutable Order orders_[kKept];

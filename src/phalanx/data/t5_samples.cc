@@ -11,7 +11,7 @@
 namespace phalanx {
 namespace {
 
-constexpr std::int64_t kLeftFree = 2;  // of the encoder's length, as in Megatron: nobody fills it
+constexpr std::int64_t kLeftFree = 2;  // of the encoder's length; it stays empty, as in Megatron
 
 SentenceMappingOptions t5_mapping_options(const T5Options& options,
                                           std::optional<std::int64_t> samples) {

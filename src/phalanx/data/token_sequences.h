@@ -18,7 +18,7 @@ class TokenSequences {
   virtual std::int64_t sequences() const = 0;
   // Tokens of one sequence.
   virtual std::int32_t length(std::int64_t sequence) const = 0;
-  // Those of sequences [begin, end).
+  // The lengths of sequences [begin, end).
   virtual SequenceLengths lengths(std::int64_t begin, std::int64_t end) const = 0;
   // Token ids [offset, offset + out.size()) of one sequence. An id that does not fit `out` is a
   // DataError.

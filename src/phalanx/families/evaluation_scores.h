@@ -1,7 +1,7 @@
 #pragma once
-// What evaluations of a model family tell beside the losses: how many predictions are right. A unit
-// leaves in its saved tensors what it predicts; a rank brings that to the host behind the unit's
-// forward pass, counts, and adds the counts of all ranks up.
+// What evaluations of a model family report besides losses: how many predictions are right. A unit
+// leaves its predictions in its saved tensors; after the unit's forward pass a rank copies them to
+// the host and counts; the counts of all ranks are added.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace phalanx {
 
 class EvaluationScores {
  public:
-  // Brings a tensor to the host.
+  // Copies a tensor to the host.
   using ReadBack = std::function<void(const Tensor&, std::span<std::byte>)>;
 
   virtual ~EvaluationScores() = default;
 
-  // How many numbers are counted.
+  // The length of `counts`.
   virtual std::int64_t counts() const = 0;
-  // After a unit's forward pass over a microbatch: adds to `counts`. Tensor-parallel ranks count
-  // the same.
+  // Called after a unit's forward pass over a microbatch: adds to `counts`. All ranks of a
+  // tensor-parallel group count the same.
   virtual void count(const nn::Unit& unit, const nn::UnitTensors& tensors, const ReadBack& read,
                      std::span<double> counts) const = 0;
-  // Of the counts of a whole evaluation.
+  // The scores, from the counts of a whole evaluation.
   virtual std::vector<NamedLoss> scores(std::span<const double> counts) const = 0;
 };
 

@@ -13,7 +13,7 @@ std::shared_ptr<const ModelFamily> gpt_family();
 std::shared_ptr<const ModelFamily> bert_family();
 std::shared_ptr<const ModelFamily> t5_family();
 
-// Of a resolved configuration; `vocabulary` is the tokenizer's size.
+// The models' configurations, from a resolved one of the run.
 BertConfig bert_config(const TrainConfig& config, std::int64_t tokenizer_size);
 T5Config t5_config(const TrainConfig& config, std::int64_t tokenizer_size);
 

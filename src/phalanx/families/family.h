@@ -1,7 +1,7 @@
 #pragma once
 // A model family as training meets it: what Megatron's pretrain() is handed as dataset_provider,
 // model_provider and extra_args_provider. GPT, BERT and T5 are three; another program can bring its
-// own (examples/own-model, cli/family_program.h). Nothing else in training knows a family by name.
+// own (examples/own-model, cli/family_program.h). No other code of training knows a family by name.
 
 #include <map>
 #include <memory>
@@ -23,57 +23,57 @@
 
 namespace phalanx {
 
-// Families are immutable.
+// A family is immutable.
 class ModelFamily {
  public:
   virtual ~ModelFamily() = default;
 
-  // "gpt": what stands behind `phalanx pretrain`, and what a checkpoint says it is of.
+  // "gpt": the word after `phalanx pretrain`, and the family's name in checkpoints.
   virtual std::string_view name() const = 0;
-  // "GPT": for people.
+  // "GPT": for messages.
   virtual std::string_view title() const = 0;
 
-  // Flags beyond the table of all families (flag_table/train_flags.h). Their values are text, in
-  // TrainConfig::family_options by name, and are kept in checkpoints; `default_value` of each is
-  // the value where it is not given.
+  // The family's own flags, besides those of all families (flag_table/train_flags.h). Their values
+  // are text in TrainConfig::family_options, by name, and are kept in checkpoints. A flag that is
+  // not given has its `default_value`.
   struct OwnFlag {
     FlagSpec spec;
     std::string default_value;
   };
   virtual std::span<const OwnFlag> flags() const { return {}; }
-  // What stands instead of a flag's default in this family.
+  // A default that differs in this family.
   struct Default {
     std::string_view flag;
     std::string_view value;
   };
   virtual std::span<const Default> defaults() const { return {}; }
 
-  // In resolve(): derives what its flags leave open of the model, before that is laid out on ranks.
-  // ConfigError where they contradict each other.
+  // Called by resolve() before the model is laid out on ranks: derives what the family's flags
+  // leave open. ConfigError if they contradict each other.
   virtual void resolve_model(TrainConfig& /*config*/) const {}
-  // Likewise behind all that holds for every family.
+  // Called by resolve() after the rules for all families.
   virtual void resolve(TrainConfig& /*config*/) const {}
 
-  // Of a resolved configuration, at the first place of a tensor-parallel group. `vocabulary` is the
+  // The model of the first rank of a tensor-parallel group. `config` is resolved, `vocabulary` the
   // tokenizer's size.
   virtual std::shared_ptr<const Model> model(const TrainConfig& config,
                                              std::int64_t vocabulary) const = 0;
   // Which part of the model every stage has.
   virtual std::vector<StageRange> stages(const TrainConfig& config,
                                          const Placement& placement) const;
-  // Whether the paths of --train-data-path and --valid-data-path are files that it reads as they
-  // are, no prefixes of .bin/.idx.
+  // Whether --train-data-path and --valid-data-path name files that the family reads itself,
+  // instead of prefixes of .bin/.idx.
   virtual bool reads_tables() const { return false; }
-  // Whether --pretrained-checkpoint may be of a model that has only a part of this one: what it
-  // lacks is drawn, and what is not of this model stays there.
+  // Whether --pretrained-checkpoint may hold another model that shares a part with this one:
+  // tensors that it lacks are drawn at random, and those that this model lacks are ignored.
   virtual bool begins_with_part() const { return false; }
-  // What an evaluation tells beside the losses; null: nothing.
+  // What an evaluation reports besides losses; null: nothing.
   virtual std::shared_ptr<const EvaluationScores> evaluation_scores(
       const TrainConfig& /*config*/) const {
     return nullptr;
   }
-  // The model as one that goes on with a text, which is what score and generate compute with; none
-  // where it is no GptModel.
+  // The model as a language model that continues a text, for score and generate; none if it is no
+  // GptModel.
   virtual std::optional<GptConfig> language_model(const TrainConfig& config,
                                                   std::int64_t vocabulary) const;
   // Where its samples come from; their schema is the model's.
@@ -81,16 +81,16 @@ class ModelFamily {
                                                const Tokenizer& tokenizer) const = 0;
 };
 
-// The family of a configuration. ConfigError where its name is none.
+// The family of a configuration. ConfigError if there is no family of its name.
 const ModelFamily& family_of(const TrainConfig& config);
 // Those that come with Phalanx: GPT first.
 std::span<const std::shared_ptr<const ModelFamily>> known_families();
-// One of these, by name; null where there is none.
+// One of these by name, or null.
 std::shared_ptr<const ModelFamily> find_family(std::string_view name);
 
-// Stands among a manifest's arguments for the family's name; a manifest without is a GPT's.
+// The key of the family's name among a manifest's arguments. A manifest without it is of a GPT.
 inline constexpr std::string_view kFamilyArgument = "run.family";
-// ConfigError where the checkpoint is of another family.
+// ConfigError if the checkpoint is of another family.
 void check_family(const TrainConfig& config, const std::map<std::string, std::string>& arguments);
 
 // Shorthands.

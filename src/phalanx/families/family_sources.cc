@@ -61,7 +61,7 @@ std::unique_ptr<DataSources> t5_sources(const DataConfig& data, const SourceSeed
                                         const Tokenizer& tokenizer,
                                         const std::map<std::string, std::string>& imported) {
   auto vocabulary = masking_vocabulary(tokenizer);
-  // An imported T5 goes on with the ids that it was trained with.
+  // An imported T5 keeps the ids that it was trained with.
   const TargetTokens target = find_target_tokens(tokenizer, imported);
   vocabulary->bos = target.begin;
   vocabulary->eos = target.ends.empty() ? -1 : target.ends.front();

@@ -15,8 +15,8 @@
 
 namespace phalanx {
 
-// What orders depend on beside the data flags. Of the cache only --data-cache-path says whether it
-// is used; it outlives the sources.
+// What the order of samples depends on besides the data flags. Only --data-cache-path decides
+// whether the cache is used; the cache must outlive the sources.
 struct SourceSeed {
   std::uint32_t seed = 1234;
   const IndexCache* cache = nullptr;
@@ -34,7 +34,7 @@ std::unique_ptr<DataSources> t5_sources(const DataConfig& data, const SourceSeed
                                         const Tokenizer& tokenizer,
                                         const std::map<std::string, std::string>& imported = {});
 
-// Words are told by the "##" of the pieces that go on with one.
+// Word boundaries are found by "##", which begins the pieces that continue a word.
 std::shared_ptr<MaskingVocabulary> masking_vocabulary(const Tokenizer& tokenizer);
 
 }  // namespace phalanx

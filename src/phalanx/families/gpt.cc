@@ -1,4 +1,4 @@
-// GPT: a decoder that learns to go on.
+// GPT: a decoder that learns to predict the next token.
 
 #include "phalanx/model/gpt.h"
 

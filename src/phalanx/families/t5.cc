@@ -10,7 +10,7 @@
 namespace phalanx {
 namespace {
 
-// Sizes that the flags leave open, and what both stacks must fit.
+// Derives sizes that the flags leave open, and checks what both stacks must have in common.
 void resolve_decoder(TrainConfig& c) {
   ModelConfig& m = c.model;
   const bool is_relative = m.position_embedding_type == "relative";

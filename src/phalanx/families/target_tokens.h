@@ -1,5 +1,5 @@
 #pragma once
-// What opens and closes what a T5's decoder reads and writes, in training and afterwards.
+// The tokens that begin and end the text of a T5's decoder, in training and in generation.
 
 #include <cstdint>
 #include <map>
@@ -15,16 +15,16 @@ struct TargetTokens {
   std::vector<std::int32_t> ends;  // the first is a target's own
 };
 
-// Those that the files of an imported model name, which are among its checkpoint's arguments; of
-// others what the tokenizer's files call the decoder's first token, or its [BOS], and its [EOS].
-// DataError where the arguments are no ids.
+// The tokens that the files of an imported model name (they are among the arguments of its
+// checkpoint); for other models, what the tokenizer's files call the decoder's first token, or
+// [BOS], and [EOS]. DataError if the arguments are no ids.
 TargetTokens find_target_tokens(const Tokenizer& tokenizer,
                                 const std::map<std::string, std::string>& arguments);
-// Likewise; ConfigError where one is missing.
+// The same; ConfigError if one is missing.
 TargetTokens target_tokens(const Tokenizer& tokenizer,
                            const std::map<std::string, std::string>& arguments);
 
-// The id that pads, likewise found; -1: none.
+// The id of padding, found in the same way; -1: none.
 std::int32_t find_padding(const Tokenizer& tokenizer,
                           const std::map<std::string, std::string>& arguments);
 

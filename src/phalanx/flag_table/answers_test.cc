@@ -219,8 +219,8 @@ TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
   EXPECT_EQ(parse(flag, true).notes, "--save-retain-interval 5: the plan does not depend on it\n");
 }
 
-// As scripts that train published models have them: logging, profilers, the pace of checkpoints and
-// of messages. One note names them all, by runs and by plans.
+// Flags from scripts that train published models: logging, profilers, how checkpoints and messages
+// are written. Runs and plans name them all in one note.
 TEST(Answers, WhatChangesNoResultIsPassedOver) {
   const std::string script =
       "--wandb-project Mixtral --wandb-exp-name 8x7b --wandb-save-dir /w --wandb-entity us "

@@ -1,5 +1,5 @@
 #pragma once
-// How a row of the table is bound to a member of the configuration.
+// Binds a row of the table to a member of the configuration.
 
 #include "phalanx/flag_table/train_flags.h"
 
@@ -37,15 +37,15 @@ constexpr TrainFlag works(std::string_view section, const FlagSpec& spec) {
           .member = member_name<kMember>()};
 }
 
-// The row of a flag that says something of some model families alone.
+// The row of a flag that only some model families have.
 constexpr TrainFlag of_families(std::string_view families, TrainFlag row) {
   row.families = families;
   return row;
 }
 
-// The most that a count may be which is kept in 32 bits somewhere.
+// The largest value of a count that some code keeps in 32 bits.
 inline constexpr double kMostInt32 = 2147483647.0;
-// The most whole numbers up to which all are different as doubles.
+// The largest integer up to which every integer is a different double.
 inline constexpr double kMostExact = 9007199254740992.0;
 
 }  // namespace phalanx

@@ -7,7 +7,7 @@ namespace {
 
 // More ranks on an axis are a typing error.
 constexpr double kMostRanks = 1048576.0;
-// Of a file: what is read at once lies in memory as often as --aio-queue-depth says.
+// The largest block of a file, in bytes. --aio-queue-depth blocks are in memory at once.
 constexpr double kMostBlock = 1073741824.0;
 constexpr std::string_view kOffloads =
     "--offload-optimizer-to --offload-parameters-to --offload-activations-to";

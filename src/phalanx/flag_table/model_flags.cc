@@ -4,7 +4,7 @@
 namespace phalanx {
 namespace {
 
-// Wider is a typing error; up to here no size of a tensor leaves 64 bits.
+// Wider is a typing error; up to this, sizes of tensors fit into 64 bits.
 constexpr double kMostWidth = 1048576.0;
 
 constexpr TrainFlag kModelRows[] = {

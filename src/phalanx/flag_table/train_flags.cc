@@ -49,7 +49,7 @@ bool describes_model(const TrainFlag& flag) {
 bool describes_tokenizer(const TrainFlag& flag) { return is_row_of(tokenizer_flags(), flag); }
 
 const TrainFlag* find_train_flag(std::string_view name) {
-  // Every setting of every layout that is tried asks.
+  // Cached, because it is called very often.
   static const auto by_name = [] {
     std::map<std::string, const TrainFlag*> flags;
     for (const TrainFlag& flag : train_flags()) {
@@ -65,7 +65,7 @@ const TrainFlag* find_train_flag(std::string_view name) {
 }
 
 std::vector<std::pair<std::string, std::string>> argument_values(const TrainConfig& config) {
-  TrainConfig values = config;  // targets are variables; these are read alone
+  TrainConfig values = config;  // the table needs variables; they are only read
   std::vector<std::pair<std::string, std::string>> result;
   for (const TrainFlag& flag : train_flags()) {
     if (flag.target == nullptr) continue;

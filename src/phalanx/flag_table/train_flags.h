@@ -16,16 +16,16 @@ namespace phalanx {
 struct TrainFlag {
   std::string_view section;  // its heading in --help
   FlagSpec spec;
-  // Of a flag that works: the member it sets, and that member's name.
+  // For a flag that works: the member that it sets, and the member's name.
   FlagTarget (*target)(TrainConfig&) = nullptr;
   std::string_view member = {};
-  // Model families that it belongs to, words between blanks; all of them where empty.
+  // The model families that have it, separated by blanks; empty: all.
   std::string_view families = {};
 };
 
 // One table for each part of the configuration.
 std::span<const TrainFlag> model_flags();
-// Of the model too: what its layers are made of.
+// More flags of the model: what its layers are made of.
 std::span<const TrainFlag> layer_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
@@ -34,17 +34,17 @@ std::span<const TrainFlag> optimizer_flags();
 std::span<const TrainFlag> run_flags();
 // All of them, in the order of --help.
 const std::vector<TrainFlag>& train_flags();
-// Whether it says what the model is: its shape, its numerics, its tokenizer's size. With
-// --use-checkpoint-args the checkpoint's value stands in for one that is not given.
+// Whether the flag describes the model: its shape, its numerics, its tokenizer's size. With
+// --use-checkpoint-args such a flag has the checkpoint's value if it is not given.
 bool describes_model(const TrainFlag& flag);
-// Whether it says what makes ids of text.
+// Whether the flag describes the tokenizer.
 bool describes_tokenizer(const TrainFlag& flag);
-// Whether it belongs to the model family of this name.
+// Whether the model family of this name has the flag.
 bool is_of_family(const TrainFlag& flag, std::string_view family);
-// By any of its names, or null.
+// Finds a flag by any of its names; null: there is none.
 const TrainFlag* find_train_flag(std::string_view name);
 
-// Every flag that works with the configuration's value as text: what a checkpoint keeps of it.
+// Every flag that works, with its value in `config` as text: what a checkpoint keeps.
 std::vector<std::pair<std::string, std::string>> argument_values(const TrainConfig& config);
 
 void add_train_flags(FlagSet& flags, TrainConfig& config);

@@ -1,7 +1,6 @@
 #pragma once
 // Rows of flags that set nothing: what they ask for is how Phalanx always does it, or they are
-// refused. They stand in files of their own, one for each part of the configuration that they would
-// belong to.
+// refused. They have files of their own, one for each part of the configuration.
 
 #include <span>
 #include <string_view>
@@ -15,7 +14,7 @@ std::span<const TrainFlag> unbound_layout_flags();
 std::span<const TrainFlag> unbound_data_flags();
 std::span<const TrainFlag> unbound_optimizer_flags();
 std::span<const TrainFlag> unbound_run_flags();
-// Of programs that Phalanx does not have.
+// Sections for flags of programs that Phalanx does not have.
 std::span<const TrainFlag> unbound_program_flags();
 
 // Why a flag is refused and what to use instead, as clauses that follow the flag and a colon.
@@ -26,9 +25,9 @@ struct Refusal {
 };
 inline constexpr std::string_view kSamePlan = "the plan does not depend on it";
 
-// Something that is not there. Of its flags, defaults ask for nothing.
+// A feature that Phalanx does not have. A flag of it may be given with its default.
 struct Absence {
-  std::string_view unused;  // what is said of a default
+  std::string_view unused;  // why the default changes nothing
   Refusal refusal;
 };
 
@@ -48,7 +47,7 @@ constexpr TrainFlag satisfied(std::string_view section, std::string_view name, F
           .spec = {.name = name, .type = type, .state = FlagState::kSatisfied, .reason = reason}};
 }
 
-// No result depends on it. `instead`: where what it is for is found, a clause.
+// A flag on which no result depends. `instead`: a clause that says what to use for its purpose.
 constexpr TrainFlag passed_over(std::string_view section, std::string_view name, FlagType type,
                                 std::string_view reason, std::string_view instead = {}) {
   return {.section = section,
@@ -63,7 +62,7 @@ constexpr TrainFlag with_choices(std::string_view choices, TrainFlag row) {
   return row;
 }
 
-// Satisfied for these values alone, words between blanks in canonical form.
+// A flag that is satisfied for these values only (words separated by blanks, in canonical form).
 constexpr TrainFlag satisfied_by(std::string_view values, std::string_view section,
                                  std::string_view name, FlagType type, std::string_view reason,
                                  const Refusal& otherwise) {
@@ -74,7 +73,7 @@ constexpr TrainFlag satisfied_by(std::string_view values, std::string_view secti
   return row;
 }
 
-// Of something that is not there: the default alone is taken.
+// A flag of a feature that Phalanx does not have: only the default is accepted.
 constexpr TrainFlag only_default(std::string_view value, std::string_view section,
                                  std::string_view name, FlagType type, const Absence& absence) {
   return satisfied_by(value, section, name, type, absence.unused, absence.refusal);
@@ -85,7 +84,7 @@ constexpr TrainFlag with_range(const FlagRange& range, TrainFlag row) {
   return row;
 }
 
-// The row of a flag that has other spellings, or keys of YAML files, too.
+// Adds other spellings, or keys of YAML files, to a row.
 constexpr TrainFlag with_aliases(std::string_view aliases, TrainFlag row) {
   row.spec.aliases = aliases;
   return row;

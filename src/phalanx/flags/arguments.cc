@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-// Names and dots take as many columns.
+// The columns that a name and its dots take.
 constexpr std::size_t kNameWidth = 48;
 
 std::string lower(std::string text) {
@@ -70,7 +70,7 @@ struct PythonText {
 }  // namespace
 
 std::string arguments_text(const std::vector<FlagRow>& rows) {
-  std::vector<std::pair<std::string, std::string>> lines;  // in lower case, and as they are
+  std::vector<std::pair<std::string, std::string>> lines;  // lower case (for sorting), and the line
   for (const FlagRow& row : rows) {
     if (std::holds_alternative<std::monostate>(row.target)) continue;
     std::string name(row.spec.name.substr(row.spec.name.find_first_not_of('-')));

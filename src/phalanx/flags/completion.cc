@@ -14,7 +14,7 @@
 namespace phalanx {
 namespace {
 
-// A word that bash and zsh take as it is.
+// A word quoted for bash and zsh.
 std::string shell_quoted(std::string_view text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
@@ -47,7 +47,7 @@ std::string quoted_words(const std::vector<std::string_view>& words) {
   return text;
 }
 
-// What the branch of a flag sets; nothing for switches.
+// The settings in the branch of a flag; nothing for switches.
 std::string settings_of(const FlagRow& row) {
   const std::string many = row.type == FlagType::kList ? " many=1" : "";
   switch (takes(row)) {
@@ -66,7 +66,7 @@ std::string settings_of(const FlagRow& row) {
   return "";
 }
 
-// The branches on the flag before the cursor: flags that take the same share one.
+// The branches for the flag before the cursor; flags that take the same values share one.
 std::string value_branches(const CommandFlags& command) {
   std::vector<std::pair<std::string, std::vector<const FlagRow*>>> branches;  // by settings
   for (const FlagRow& row : command.rows) {
@@ -84,7 +84,7 @@ std::string value_branches(const CommandFlags& command) {
   return text;
 }
 
-// The branches on the command: what may come next, then what the flags take. `element` writes a
+// The branches for the command: what may come next, then what the flags take. `element` writes a
 // word and its description for the shell.
 using Element = std::function<std::string(std::string_view word, std::string_view description)>;
 

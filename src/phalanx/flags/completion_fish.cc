@@ -6,7 +6,7 @@
 namespace phalanx {
 namespace {
 
-// A word that fish takes as it is: backslashes count between its quotes.
+// A word quoted for fish, where backslashes count between quotes.
 std::string fish_quoted(std::string_view text) { return fmt::format("'{}'", escaped(text, "'\\")); }
 
 constexpr std::string_view kFish = R"(# Completion of phalanx in fish.
@@ -75,7 +75,7 @@ std::string fish_flag(const FlagRow& row, const std::string& in_command) {
   std::string text =
       fmt::format("complete -c phalanx -n {} -l {}{} -d {}\n", fish_quoted(in_command), name, value,
                   fish_quoted(description_of(row)));
-  // Behind the first value of a list there are more.
+  // After the first value of a list more may follow.
   if (row.type == FlagType::kList && takes(row) != Takes::kText) {
     text += fmt::format(
         "complete -c phalanx -n {} {}\n",

@@ -16,7 +16,7 @@ std::string on_one_line(std::string_view text) {
   return line;
 }
 
-// Whether the word that stands for a value is that of something on a disk: FILE, DIR, FILE.json.
+// Whether the name of a value means a path: FILE, DIR, FILE.json.
 bool names_path(std::string_view value_name) {
   return std::ranges::any_of(std::array{"FILE", "DIR", "PATH", "PREFIX"},
                              [&](const char* word) { return value_name.starts_with(word); });

@@ -34,7 +34,7 @@ std::string meant_by(const FlagRow& row) {
   return flags;
 }
 
-// Who gives a variable the value that it has anyway asks for nothing that could not go together.
+// Whether the flag was given its default. Such a flag contradicts no other.
 bool asks_for_nothing(const FlagRow& row) {
   return !row.spec.needs_always && !std::holds_alternative<std::monostate>(row.target) &&
          text_of(row.target) == row.default_text;
@@ -153,7 +153,7 @@ bool FlagSet::is_required(const FlagRow& row) const {
   return spec.required || !spec.required_unless.empty();
 }
 
-// Given, or switched on or named by what stands in for the command line.
+// Whether a switch is on, or another flag is given or has another value than its default.
 bool FlagSet::is_on(std::string_view name) const {
   const FlagRow* row = find(name);
   if (row == nullptr) return false;
@@ -166,7 +166,7 @@ bool FlagSet::is_on(std::string_view name) const {
 
 void FlagSet::apply(const FlagOccurrence& found, FlagReading& reading) {
   FlagRow& row = *found.row;
-  // Where a text may be anything, a comma is part of it.
+  // In free text a comma is part of the text.
   const bool cuts = row.spec.accumulates && !row.spec.may_be_empty;
   std::vector<std::string> words = cuts ? words_between_commas(found.words) : found.words;
   if (words.empty() && row.type == FlagType::kList) {
@@ -220,7 +220,7 @@ void FlagSet::replace(const FlagRow& row, FlagReading& reading) {
   }
 }
 
-// What becomes of a flag that does not simply work.
+// Handles a flag that does not simply work.
 void FlagSet::answer(const FlagRow& row, FlagReading& reading) {
   const FlagSpec& spec = row.spec;
   if (row.type == FlagType::kSwitch && row.words[0] == "false") return;
@@ -348,7 +348,7 @@ void FlagSet::parse(const std::vector<std::string>& arguments,
 std::string FlagSet::to_yaml() const {
   std::vector<YamlSection> sections;
   for (const FlagRow& row : rows_) {
-    // What another flag has set comes back with that one.
+    // A value set by another flag is set again by that flag.
     if (!row.is_given() || row.is_implied || row.section == kFilesSection) continue;
     const std::string heading = heading_of(row.section);
     auto section = std::ranges::find(sections, heading, &YamlSection::heading);

@@ -17,21 +17,21 @@
 
 namespace phalanx {
 
-// A row of a set, and what became of it.
+// A row of a set, and what was read for it.
 struct FlagRow {
   FlagSpec spec;
   FlagType type = FlagType::kSwitch;
   FlagTarget target;
   std::string section;
-  std::string default_text;        // before anything was read; empty: none
+  std::string default_text;        // the value before anything was read; empty: none
   std::string source;              // where it was given: as it was typed, or FILE:LINE:COLUMN
-  std::string spelling;            // the name that was given
-  std::vector<std::string> words;  // that were given
-  bool is_implied = false;         // by a flag that stands for others
+  std::string spelling;            // the name by which it was given
+  std::vector<std::string> words;  // words of the value, as given
+  bool is_implied = false;         // whether a flag that stands for others has set it
   bool is_given() const { return !source.empty(); }
 };
 
-// A word without dashes behind the command.
+// A word without dashes after the command.
 struct Positional {
   std::string name;
   std::string help;
@@ -44,17 +44,18 @@ class FlagSet;
 struct FlagOccurrence;
 struct FlagReading;
 
-// What a file of another program's settings comes to: flags, and what is to be said.
+// What a file of another program's settings means: flags, and messages.
 struct FileFlags {
   struct Given {
     std::string name;                // --zero-stage
     std::vector<std::string> words;  // "false" of a switch that the file has off
-    std::string place;               // that messages begin with: "FILE: zero_optimization.stage"
+    std::string place;               // beginning of messages: "FILE: zero_optimization.stage"
   };
   std::vector<Given> flags;
   std::vector<std::string> notes;
-  std::vector<std::string> misuses;  // what cannot be read
-  std::vector<std::string> faults;   // values that are not possible or contradict each other
+  std::vector<std::string> misuses;  // messages about what cannot be read
+  std::vector<std::string>
+      faults;  // messages about values that are impossible or contradict each other
 };
 
 // Reads such a file.
@@ -64,9 +65,9 @@ class SettingsFile {
   SettingsFile(const SettingsFile&) = delete;
   SettingsFile& operator=(const SettingsFile&) = delete;
 
-  // What the file says by itself.
+  // Reads the file alone.
   virtual FileFlags read(const std::string& path) = 0;
-  // What follows from it and from all flags, when their values are there.
+  // What follows from the file together with all flags, once their values are known.
   virtual FileFlags settle(const FlagSet& flags) = 0;
 
  protected:
@@ -80,7 +81,7 @@ struct HelpRequested {
   std::string description = {};
   std::vector<FlagRow> rows = {};
   bool takes_words = false;             // without dashes
-  std::vector<std::string> verbs = {};  // of a command that is several: one of these follows
+  std::vector<std::string> verbs = {};  // if the command has verbs: one of these words follows
 };
 
 class FlagSet {
@@ -90,48 +91,48 @@ class FlagSet {
 
   // The heading of the flags that follow.
   void section(std::string title) { section_ = std::move(title); }
-  // The variable's value is the default, and it must outlive the set.
+  // Adds a row. The value of `variable` is the default; the variable must outlive the set.
   void add(const FlagSpec& spec, FlagTarget target = {});
   void add_positional(Positional positional) { positionals_.push_back(std::move(positional)); }
-  // A call with what it does, for the end of --help.
+  // Adds an example for the end of --help: a call and what it does.
   void add_example(std::string call, std::string meaning);
   // Adds --yaml-cfg, --yaml-env and --print-yaml.
   void add_yaml();
-  // Adds a flag that names a file of another program's settings, which `file` makes flags of: the
-  // command line wins over them. One of a set.
+  // Adds a flag that names a file of another program's settings. `file` translates it to flags,
+  // over which the command line wins. A set has at most one such flag.
   void add_settings(const FlagSpec& spec, std::shared_ptr<SettingsFile> file);
-  // The command only plans: flags whose rows say what is planned are taken although they are
-  // refused.
+  // Says that the command only plans: it accepts refused flags whose rows say what a plan does with
+  // them.
   void plan_only() { plans_ = true; }
-  // Whose flags the table answers for, in --help: "Megatron".
+  // The program whose flags the table answers for, in --help: "Megatron".
   void answers_for(std::string program) { program_ = std::move(program); }
 
-  // Every fault of the call, a line each: UsageError (64), or ConfigError (78) where all of it
-  // could be read and the values are not possible or contradict each other. HelpRequested.
-  // `complete` is called when the values are there, before it is judged what is missing or does not
-  // go together: it may set_default(). `judge` is called where all words could be read and nothing
-  // is missing: the lines of a ConfigError that it throws are faults of the call like the others.
+  // Reads a call. Throws HelpRequested for --help, and for faults, one line each: UsageError (64),
+  // or ConfigError (78) if all words could be read and values are impossible or contradict each
+  // other. `complete` is called when the values are known, before missing and contradictory flags
+  // are looked for: it may set_default(). `judge` is called if all words could be read and nothing
+  // is missing: the lines of a ConfigError that it throws become faults of the call.
   void parse(const std::vector<std::string>& arguments,
              const std::function<void()>& complete = nullptr,
              const std::function<void()>& judge = nullptr);
 
   bool given(std::string_view name) const;
-  // Where a flag was given, as its row has it; empty where it was not.
+  // Where a flag was given (the `source` of its row); empty if it was not.
   const std::string& source(std::string_view name) const;
-  // Whether a call must give it.
+  // Whether a call must give the flag.
   bool is_required(const FlagRow& row) const;
-  // What to say at the start: flags that are satisfied, old names, what a plan does with a flag,
-  // and in one note those that are passed over.
+  // Notes for the start of a run: flags that are satisfied, old names, what a plan does with a
+  // flag, and one note with all flags that are passed over.
   const std::vector<std::string>& notes() const { return notes_; }
-  // --print-yaml: the call is to be printed, not obeyed.
+  // Whether --print-yaml was given: the call is printed and nothing is run.
   bool prints_yaml() const { return print_yaml_; }
-  // The call as a YAML file that makes it again.
+  // The call as a YAML file that means the same.
   std::string to_yaml() const;
 
-  // Every flag that has a variable with its value as text, in order (text_of).
+  // Every flag that has a variable, with its value as text (text_of), in order.
   std::vector<std::pair<std::string, std::string>> values() const;
-  // Sets a flag to what values() said of it, as if it were its default; does nothing where the name
-  // is no flag's or the flag is given. UsageError where the text is no value of it.
+  // Sets a flag that is not given to `text` (as values() has it), as if that were its default. Does
+  // nothing for an unknown name. UsageError if the text is not a value of the flag.
   void set_default(std::string_view name, const std::string& text);
 
   const std::string& command() const { return command_; }
@@ -163,7 +164,7 @@ class FlagSet {
   std::string section_ = "Flags";
   std::string program_ = "Megatron";
   std::vector<FlagRow> rows_;
-  std::unordered_map<std::string, std::size_t> places_;  // of rows, by canonical names
+  std::unordered_map<std::string, std::size_t> places_;  // indices of rows, by canonical name
   std::vector<Positional> positionals_;
   std::vector<std::pair<std::string, std::string>> examples_;
   std::vector<std::string> notes_;
@@ -175,7 +176,7 @@ class FlagSet {
   bool plans_ = false;
 };
 
-// The candidate with the fewest edits to `word`, if it is near enough to be meant.
+// The candidate nearest to `word` by edits, if it is near enough to be what was meant.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);
 

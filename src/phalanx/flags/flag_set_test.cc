@@ -121,7 +121,7 @@ class FlagSetTest : public testing::Test {
     }
     return "accepted";
   }
-  // Of one with what must be given.
+  // The refusal of a call that has all required flags.
   std::string fault(std::vector<std::string> words, bool plans = false) {
     words.insert(words.begin(), {"--num-layers=2", "--style=linear"});
     return refusal(words, plans);

@@ -1,10 +1,10 @@
 #pragma once
-// What a program can be told: flags, as rows of tables. A row says everything there is to know
-// about a flag - names, type, bounds, what it goes with, what becomes of it, what a resumed run may
-// do with it. The parser, YAML files, --help, the list of arguments at the start of a run, shell
-// completion and docs/flags.md are views of the rows.
+// Flags, as rows of tables. A row says everything about a flag: names, type, bounds, which flags it
+// needs or excludes, whether it works, what a resumed run may do with it. The parser, YAML files,
+// --help, the list of arguments at the start of a run, shell completion and docs/flags.md are views
+// of the rows.
 //
-// Lists within a row are words between blanks ("--bf16 --fp16"), so that a row is a constant.
+// Lists within a row are words separated by blanks ("--bf16 --fp16"), so that a row is a constant.
 
 #include <cstdint>
 #include <limits>
@@ -26,7 +26,7 @@ enum class FlagType : std::uint8_t {
   kList,     // one argument or more
 };
 
-// What becomes of a flag.
+// What a flag does.
 enum class FlagState : std::uint8_t {
   kWorks,
   kSatisfied,   // what it asks for is how Phalanx always does it: said once, when it is given
@@ -38,10 +38,10 @@ enum class FlagState : std::uint8_t {
 enum class ResumeClass : std::uint8_t {
   kFree,
   kWarned,    // another value than the checkpoint's is said
-  kSchedule,  // of the learning rate and weight decay: what the flags come to is compared
-  kState,     // refused where different, unless what the optimizer keeps is left in the checkpoint
-  kFixed,     // refused where different, unless a new run begins from the weights
-  kShape,     // refused there too: the weights themselves depend on it
+  kSchedule,  // the schedules of learning rate and weight decay are compared, not this flag alone
+  kState,     // another value is refused, unless the optimizer's state is not loaded
+  kFixed,     // another value is refused, unless a new run begins from the weights
+  kShape,     // another value is always refused: the shape of the weights depends on it
 };
 
 struct FlagRange {
@@ -62,53 +62,54 @@ constexpr FlagRange share_between() {
 
 struct FlagSpec {
   std::string_view name;  // with its dashes
-  // Other spellings of today, and those of earlier versions, whose use is said. Underscores and
-  // dashes are the same in every spelling and need no alias.
+  // Other spellings, and those of earlier versions, whose use is reported. Underscores and dashes
+  // mean the same and need no alias.
   std::string_view aliases = {};
   std::string_view old_names = {};
-  // Keys of YAML files where they are called otherwise.
+  // Other keys of the flag in YAML files.
   std::string_view yaml_keys = {};
-  FlagType type = FlagType::kSwitch;  // of a bound flag: the variable's
+  FlagType type = FlagType::kSwitch;  // for a bound flag: the type of its variable
   std::string_view help = {};         // a line
-  std::string_view value_name = {};   // in --help: N, X, TEXT by the type where empty
-  // A flag that means others and has no variable of its own: "--recompute-granularity full", where
-  // @ is the given value. They count where they are not given themselves.
+  std::string_view value_name = {};   // in --help; empty: N, X, TEXT by the type
+  // For a flag that stands for others and has no variable: "--recompute-granularity full"; @ is the
+  // given value. A flag that is given itself wins.
   std::string_view stands_for = {};
-  bool is_old = false;  // an earlier version's, which people are told
+  bool is_old = false;  // a flag of an earlier version: a note says so
   bool required = false;
-  bool required_to_train = false;         // a plan does without
+  bool required_to_train = false;         // a plan does not need it
   std::string_view required_unless = {};  // required (to train), but not beside one of these
   FlagRange range = {};
-  std::string_view choices = {};      // the only values there are
+  std::string_view choices = {};      // the only possible values
   std::string_view same_values = {};  // other words for some of them: "auto=fused flash=fused"
   std::string_view needs = {};        // flags of which one must be given (or switched on) too
-  bool needs_always = false;          // also with the value that it has where it is not given
+  bool needs_always = false;          // `needs` holds for the default value, too
   std::string_view excludes = {};     // flags that must not be given too
   bool may_be_empty = false;          // texts: "" is a value, not a script's unset variable
   bool accumulates = false;           // lists: given twice, both count; an argument may be A,B
   ResumeClass resume = ResumeClass::kFree;
   FlagState state = FlagState::kWorks;
-  // Of a satisfied flag: why it needs nothing; of one that is passed over: why no result depends on
-  // it; of a refused one: why, and what to use instead.
+  // The reason: why a satisfied flag needs nothing, why no result depends on a passed-over one, or
+  // why a flag is refused and what to use instead.
   std::string_view reason = {};
-  // Of a flag that is passed over: where what it is for is found, a clause for the note.
+  // For a passed-over flag: a clause that says what to use for its purpose.
   std::string_view instead = {};
-  // Where a flag is satisfied for these values alone: the others are refused, for this reason.
+  // For a flag that is satisfied for some values only: why the others are refused.
   std::string_view satisfied_by = {};
   std::string_view otherwise = {};
-  // A refused flag that a plan takes, for it does not depend on it: what it plans then.
+  // For a refused flag that a plan accepts, because the plan does not depend on it: what is
+  // planned.
   std::string_view planned = {};
-  std::string_view since = "0.1";  // the version of Phalanx in which the state became what it is
+  std::string_view since = "0.1";  // the version of Phalanx that gave the flag this state
 };
 
-// Where a flag's value lies; the value there is the default. None: a flag that sets nothing.
+// The variable of a flag; its first value is the default. Empty: the flag sets nothing.
 using FlagTarget = std::variant<std::monostate, bool*, std::int64_t*, double*,
                                 std::optional<double>*, std::string*, std::vector<std::string>*>;
 
-// The one spelling of a name: --num-layers of "--num_layers" and of "num_layers".
+// The canonical spelling of a name: --num-layers for "--num_layers" and "num_layers".
 std::string canonical_name(std::string_view spelling);
 
-// Whether the flag has this name, in whatever spelling; old names count.
+// Whether the flag has this name, in any spelling; old names count.
 bool answers_to(const FlagSpec& spec, std::string_view name);
 
 // The words of a row's list.
@@ -117,23 +118,23 @@ std::vector<std::string_view> words_of(std::string_view list);
 // The type that a variable has.
 FlagType type_of(const FlagTarget& target, FlagType declared);
 
-// A value as text, the same for equal values: what checkpoints keep. Empty where there is none.
+// A value as text, the same for equal values: what checkpoints keep. Empty if there is no value.
 std::string text_of(const FlagTarget& target);
 
-// What text_of() said, as it is given on the command line: the words of a list, else one.
+// The inverse: the words by which the command line gives the value (several for a list).
 std::vector<std::string> words_of_text(FlagType type, std::string_view text);
 
-// The text in the one form that equal values share ("90, 10,0" is "90,10,0" and 010 is 10); as it
-// is where it is no value of the type.
+// The text in canonical form ("90, 10,0" becomes "90,10,0", 010 becomes 10); unchanged if it is not
+// a value of the type.
 std::string canonical_value(FlagType type, std::string_view text);
 
-// Why the text is no value of the type, nothing if it is one: "is not a number".
+// Why the text is not a value of the type: "is not a number". Nothing if it is one.
 std::optional<std::string> type_fault(FlagType type, std::string_view value);
 
-// What is wrong with a value as the row sees it, nothing if all is well: "must be at least 1".
+// What the row forbids about a value: "must be at least 1". Nothing if it is allowed.
 std::optional<std::string> fault_of(const FlagSpec& spec, FlagType type, std::string_view value);
 
-// Sets the variable. The reason, where the words are no value of its type.
+// Sets the variable. Returns the reason if the words are not a value of its type.
 std::optional<std::string> assign(const FlagTarget& target, FlagType type,
                                   const std::vector<std::string>& words);
 

@@ -60,7 +60,7 @@ std::string sentence(std::string_view text) {
   return result;
 }
 
-// With a capital letter, where it begins with a word.
+// Capitalises a text that begins with a word.
 std::string capitalized(std::string text) {
   const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_inside = [&](char c) { return is_small(c) || c == '-'; };
@@ -95,7 +95,7 @@ std::string range_sentence(const FlagRange& range) {
   return fmt::format(" {}.", capitalized(fmt::format("{}", fmt::join(bounds, ", "))));
 }
 
-// Its other names, and since when it is as it is.
+// The flag's other names, and the version since which it has its state.
 std::vector<std::string> remarks_on(const FlagSpec& spec) {
   std::vector<std::string> remarks;
   if (!spec.aliases.empty()) remarks.push_back("also " + joined(spec.aliases, ", "));
@@ -164,7 +164,7 @@ std::string heading_of(const std::vector<std::string>& cells) {
   return text + "\n";
 }
 
-// `resumes`: with what a resumed run may do.
+// `resumes`: with a column for what a resumed run may do.
 std::string working_table(const Rows& rows, bool resumes) {
   std::vector<std::string> titles = {"flag", "value", "default", "what it does"};
   if (resumes) titles.emplace_back("on resume");
@@ -188,9 +188,9 @@ std::string flag_with_remarks(const FlagRow& row) {
   return text;
 }
 
-// A line for all flags of which the same is said.
+// One line for all flags with the same text.
 std::string shared_lines(const Rows& rows, std::vector<std::string> (*cells_of)(const FlagSpec&)) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // flags, what is said
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // flags, cells
   for (const FlagRow* row : rows) {
     auto cells = cells_of(row->spec);
     const auto line =
@@ -237,7 +237,7 @@ std::string refused_table(const Rows& rows) {
          });
 }
 
-// `rows_in`: those of a state that are to be told.
+// `rows_in`: the rows to list of a state.
 std::string other_states(const std::function<Rows(FlagState)>& rows_in, std::string_view level) {
   std::string text;
   const Rows satisfied = rows_in(FlagState::kSatisfied);
@@ -282,7 +282,7 @@ std::string names_of(const Rows& rows) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// What a command has of the first one's flags.
+// The flags that a command shares with the first one.
 std::string shared_flags(const CommandFlags& command, const CommandFlags& first) {
   Rows shared, missing;
   for (const FlagRow* row : rows_in_state(first.rows, FlagState::kWorks)) {

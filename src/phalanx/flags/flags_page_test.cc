@@ -173,7 +173,7 @@ TEST(FlagsPage, NamesWhatACommandDoesNotTake) {
   EXPECT_THAT(page.text(), HasSubstr("\nTakes the flags of train gpt, but not --nproc.\n"));
 }
 
-// Of another command's satisfied and refused flags those that the first has not.
+// For another command the page lists only satisfied and refused flags that the first lacks.
 TEST(FlagsPage, HasOtherStatesOfOtherCommands) {
   Page page;
   page.info.add({.name = "--lazy", .state = FlagState::kSatisfied, .reason = "it always is"});

@@ -9,11 +9,12 @@ namespace phalanx {
 namespace {
 
 constexpr std::size_t kLineWidth = 100;
-// Where meanings begin, at most.
+// The last column in which meanings may begin.
 constexpr std::size_t kMeaningColumn = 36;
 constexpr std::size_t kLongestChoices = 26;
 
-// Text in lines of kLineWidth, each behind `indent` blanks. What is in brackets stays together.
+// Breaks text into lines of kLineWidth, indented by `indent` blanks. Text in brackets is not
+// broken.
 std::string wrapped(std::string_view text, std::size_t indent) {
   std::string result, line;
   int open = 0;
@@ -62,7 +63,7 @@ std::string meaning_of(const FlagSet& flags, const FlagRow& row) {
   return text;
 }
 
-// A head that reaches into the column of meanings has a line of its own.
+// A head that is too long for the column of meanings has a line of its own.
 std::string entry(const std::string& head, const std::string& meaning, std::size_t column) {
   const std::string line = "  " + head;
   if (meaning.empty()) return line + '\n';
@@ -80,7 +81,7 @@ std::string flag_entry(const FlagSet& flags, const FlagRow& row, std::size_t col
   return entry(head_of(row), aliases_fit ? meaning + aliases : meaning, column);
 }
 
-// Where meanings begin: behind the longest head that is not above the limit.
+// The column where meanings begin: after the longest head that is within the limit.
 std::size_t column_behind(const std::vector<std::string>& heads) {
   std::size_t column = 0;
   for (const auto& head : heads) {
@@ -105,7 +106,7 @@ std::string usage_line(const FlagSet& flags, bool has_flags) {
   return text + '\n';
 }
 
-// A call that is too long goes on behind a backslash, before a flag.
+// A call that is too long is broken by a backslash, before a flag.
 std::string call_text(std::string_view call) {
   std::string text, line = "   ";
   for (std::size_t at = 0; at < call.size();) {

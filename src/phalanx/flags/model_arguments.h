@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint says of its model: flags and their values as text, as manifests keep them. What
-// import makes of a config.json, and what export makes one of.
+// What a checkpoint says about its model: flags and their values as text, as manifests keep them.
+// Import makes this from a config.json, and export makes a config.json from it.
 
 #include <array>
 #include <cstdint>
@@ -26,11 +26,11 @@ class ModelArguments {
   void set(std::string_view flag, std::int64_t value);
   void set(std::string_view flag, int value) { set(flag, std::int64_t{value}); }
   void set(std::string_view flag, double value);
-  // Ids between blanks: "2 128001".
+  // Ids separated by blanks: "2 128001".
   void set(std::string_view flag, const std::vector<std::int64_t>& ids);
 
   bool has(std::string_view flag) const { return arguments_.contains(std::string(flag)); }
-  // What a flag says; where it says nothing, `otherwise`. DataError where it is no such value.
+  // The value of a flag, or `otherwise` if it has none. DataError if the text is not such a value.
   std::int64_t integer(std::string_view flag, std::int64_t otherwise = 0) const;
   double number(std::string_view flag, double otherwise = 0.0) const;
   bool is_on(std::string_view flag) const;
@@ -59,28 +59,28 @@ class ModelArguments {
 std::string joined_words(const std::vector<std::string>& words);
 std::vector<std::string> split_words(std::string_view text);
 
-// Arguments of a manifest that are no flags. Which architecture an imported model had: several may
-// describe the same model.
+// Arguments of a manifest that are not flags. This one: the architecture that an imported model
+// had, because several may describe the same model.
 inline constexpr std::string_view kConfigArchitecture = "config.architecture";
-// Token ids that config.json and generation_config.json name. Lists between blanks; a text may end
-// with any id of one.
+// Token ids that config.json and generation_config.json name. Lists are separated by blanks; a text
+// may end with any id of the list.
 inline constexpr std::string_view kConfigBos = "config.bos_token_id";
 inline constexpr std::string_view kConfigEos = "config.eos_token_ids";
 inline constexpr std::string_view kConfigPad = "config.pad_token_id";
-// What a T5's decoder reads first.
+// The first token that a T5's decoder reads.
 inline constexpr std::string_view kConfigDecoderStart = "config.decoder_start_token_id";
 inline constexpr std::string_view kGenerationBos = "generation.bos_token_id";
 inline constexpr std::string_view kGenerationEos = "generation.eos_token_ids";
-// What else generation_config.json says, as a JSON object: how to choose tokens, for example.
+// The rest of generation_config.json as a JSON object, for example how to choose tokens.
 inline constexpr std::string_view kGenerationOthers = "generation.others";
-// What export writes there anew.
+// The keys of it that export writes itself.
 inline constexpr std::array<std::string_view, 3> kWrittenOfGeneration = {
     "bos_token_id", "eos_token_id", "transformers_version"};
-// "true" where the model has been trained on with another tokenizer than it came with: the ids
-// above are not kept, and those of its own tokenizer hold.
+// "true" if the model was trained further with another tokenizer than its own: then the ids above
+// are dropped, and those of the new tokenizer count.
 inline constexpr std::string_view kTokenizerReplaced = "config.tokenizer_replaced";
 
-// Whether it is one of these, which whoever trains an imported model on passes on.
+// Whether the argument is one of these. A run that trains an imported model further passes them on.
 inline bool is_kept_of_import(std::string_view argument) {
   return argument.starts_with("config.") || argument.starts_with("generation.");
 }

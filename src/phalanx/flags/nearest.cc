@@ -35,7 +35,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest(std::string_view typed,
                                    const std::vector<std::string>& candidates) {
   const std::string word = lower(typed);
-  // A slip or two are meant, not a word that shares its ending: --num-workers is not --num-layers.
+  // One or two typing errors count, not a common ending: --num-workers is not --num-layers.
   const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
   std::optional<std::string> best;
   std::size_t best_distance = std::clamp<std::size_t>(letters / 4, 1, 3) + 1;
@@ -47,7 +47,7 @@ std::optional<std::string> nearest(std::string_view typed,
     }
   }
   if (best || letters < 3) return best;
-  // Or the beginning of one name alone.
+  // Or the word is the beginning of exactly one name.
   const auto begins = [&](const std::string& name) { return lower(name).starts_with(word); };
   const auto found = std::ranges::find_if(candidates, begins);
   if (found == candidates.end() || std::ranges::count_if(candidates, begins) > 1) return best;

@@ -12,7 +12,7 @@
 namespace phalanx {
 namespace {
 
-// A text that begins like one may be a value: no name has a blank in it.
+// A text with a blank is a value even if it begins like a flag: no name has a blank.
 bool begins_flag(std::string_view word) {
   const std::string_view name = word.substr(0, word.find('='));
   return name.size() > 2 && name.starts_with("--") && name[2] != '-' &&
@@ -23,7 +23,7 @@ bool begins_flag(std::string_view word) {
 bool is_value(FlagType type, std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return true;
   if (type == FlagType::kText) return !begins_flag(word);
-  const bool is_word = word == "-inf" || word == "-nan";  // told to be none that is possible
+  const bool is_word = word == "-inf" || word == "-nan";  // reported later as impossible
   return is_word || word[1] == '.' || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
 }
 
@@ -41,7 +41,7 @@ bool mentions(std::string_view text, std::string_view name) {
   return false;
 }
 
-// Of a switch; a word that is none stays, to be told of.
+// The negation of a switch's word. Another word is returned as it is and reported later.
 std::string negation_of(const std::string& word) {
   if (word == "true") return "false";
   return word == "false" ? "true" : word;
@@ -103,7 +103,7 @@ void FlagSet::scan(const std::vector<std::string>& arguments, FlagReading& readi
                           .rows = rows_,
                           .takes_words = !positionals_.empty()};
     }
-    if (word == "--") {  // what follows is no flag
+    if (word == "--") {  // no flags follow
       reading.positionals.insert(reading.positionals.end(),
                                  arguments.begin() + static_cast<std::ptrdiff_t>(at),
                                  arguments.end());
@@ -120,7 +120,7 @@ void FlagSet::scan(const std::vector<std::string>& arguments, FlagReading& readi
       const auto meant = reading.is_long() ? std::nullopt : nearest_flag(name);
       reading.misuse("{}: unknown flag{}", shown(name),
                      meant ? "; did you mean " + *meant + "?" : "");
-      // Its values; or the command's own words.
+      // Values of the flag, or words of the command.
       while (positionals_.empty() && next_is_value(FlagType::kList)) ++at;
       continue;
     }
@@ -191,7 +191,7 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
                      entry.key, row->spec.name, before->source);
       continue;
     }
-    // The command line wins. Of flags that set nothing, an empty text asks for nothing.
+    // The command line wins. For flags that set nothing, an empty text asks for nothing.
     const bool is_overruled = !row->spec.accumulates && reading.is_typed(*row);
     const bool is_empty = entry.words == std::vector<std::string>{""} &&
                           std::holds_alternative<std::monostate>(row->target);
@@ -214,7 +214,7 @@ void FlagSet::read_yaml_file(FlagReading& reading) {
   reading.found.insert(reading.found.begin(), in_file.begin(), in_file.end());
 }
 
-// Of the flags in a file of settings those that the command line leaves to it.
+// The flags of a file of settings, without those that the command line gives.
 std::vector<FlagOccurrence> FlagSet::occurrences_of(const FileFlags& file, FlagReading& reading) {
   for (const std::string& misuse : file.misuses) reading.misuse("{}", misuse);
   for (const std::string& fault : file.faults) reading.fault("{}", fault);

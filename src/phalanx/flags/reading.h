@@ -1,6 +1,5 @@
 #pragma once
-// A call while it is read: what flag_set.cc, which judges it, and reading.cc, which reads it, have
-// in common.
+// A call while it is read: shared by reading.cc, which reads it, and flag_set.cc, which judges it.
 
 #include <fmt/core.h>
 
@@ -17,7 +16,7 @@ namespace phalanx {
 inline constexpr std::string_view kYamlFile = "--yaml-cfg";
 inline constexpr std::string_view kFilesSection = "Files of flags";
 
-// A flag as it was found, on the command line or in a file.
+// A flag as it was found on the command line or in a file.
 struct FlagOccurrence {
   FlagRow* row = nullptr;
   std::string source;
@@ -26,16 +25,16 @@ struct FlagOccurrence {
   bool is_implied = false;
 };
 
-// What is known of a call while it is read.
+// What has been read of a call so far.
 struct FlagReading {
   std::vector<FlagOccurrence> found;  // files first, then the command line
-  std::vector<const FlagRow*> typed;  // on the command line
+  std::vector<const FlagRow*> typed;  // rows given on the command line
   std::vector<std::string> positionals;
   std::vector<std::string> faults;
-  std::size_t count = 0;    // of faults
-  bool is_misused = false;  // a fault is of the words themselves, not of what the values say
-  std::vector<const FlagRow*> unreadable;  // rows that were given, in vain
-  // That were told to exclude each other.
+  std::size_t count = 0;    // number of faults
+  bool is_misused = false;  // whether some words cannot be read, as opposed to impossible values
+  std::vector<const FlagRow*> unreadable;  // rows whose given value cannot be read
+  // Pairs of flags that exclude each other and were reported.
   std::vector<std::pair<const FlagRow*, const FlagRow*>> exclusions;
 
   bool is_typed(const FlagRow& row) const { return std::ranges::find(typed, &row) != typed.end(); }
@@ -47,32 +46,32 @@ struct FlagReading {
       return pair == std::pair(&one, &other) || pair == std::pair(&other, &one);
     });
   }
-  // Whether a fault is of two flags together that were told to exclude each other: who gives one of
-  // them is rid of it, too.
+  // Whether a fault concerns two flags that were already reported to exclude each other: leaving
+  // one of them out mends this fault, too.
   bool has_told(std::string_view fault) const;
 
-  // Words that cannot be read.
+  // Adds a fault: words that cannot be read.
   template <typename... Args>
   void misuse(fmt::format_string<Args...> format, Args&&... args) {
     fault(format, std::forward<Args>(args)...);
     is_misused = true;
   }
-  // Values that are not possible or contradict each other.
+  // Adds a fault: values that are impossible or contradict each other.
   template <typename... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
     if (!is_long()) faults.push_back(fmt::format(format, std::forward<Args>(args)...));
     ++count;
   }
-  // More faults than anybody reads: of the others the number is told.
+  // The most faults that are printed; of the others only the number is.
   bool is_long() const { return faults.size() >= 20; }
 };
 
-// A word as messages show it: on one line, of a readable length, in quotes where its ends cannot be
-// seen.
+// A word for messages: on one line, not too long, and in quotes if it begins or ends with a blank
+// or is empty.
 std::string shown(std::string_view word);
 std::string shown(const std::vector<std::string>& words);
 
-// The key of a flag in YAML files: num_layers of --num-layers.
+// The key of a flag in YAML files: num_layers for --num-layers.
 std::string key_of(std::string_view name);
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// What the views of rows have in common: rows by section, and how their parts are written.
+// Shared by the views of rows: rows by section, and the text of a row's parts.
 
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace phalanx {
 
-// The rows of one heading together, headings in the order in which they were begun.
+// Rows grouped by heading, headings in the order of their first rows.
 struct FlagSection {
   std::string title;
   std::vector<const FlagRow*> rows;
@@ -18,10 +18,10 @@ std::vector<FlagSection> sections_of(const std::vector<const FlagRow*>& rows);
 
 std::vector<const FlagRow*> rows_in_state(const std::vector<FlagRow>& rows, FlagState state);
 
-// The only values that a flag takes; empty where there are others.
+// The values that a flag accepts, if they are a fixed list; else empty.
 std::vector<std::string_view> allowed_values(const FlagSpec& spec);
 
-// The default where it tells something: not of switches, not 0.
+// The default, if it is worth showing: not for switches, and not 0.
 std::string telling_default(const FlagRow& row);
 
 // "a", "a or b", "a, b or c".

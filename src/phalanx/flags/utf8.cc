@@ -5,7 +5,7 @@
 namespace phalanx {
 namespace {
 
-// By the number of bytes: the lowest code that needs so many.
+// The lowest code that needs so many bytes, by the number of bytes.
 constexpr char32_t kLeastCode[] = {0, 0, 0x80, 0x800, 0x10000};
 constexpr char32_t kMostCode = 0x10ffff;
 

@@ -12,11 +12,12 @@ struct Utf8Character {
   std::size_t bytes = 0;
 };
 
-// The character that begins at byte `at`; nothing where the bytes there are no UTF-8 (overlong
-// forms, surrogates and what is above U+10FFFF are none).
+// The character that begins at byte `at`; nothing if the bytes are not UTF-8 (overlong forms,
+// surrogates and values above U+10FFFF are not).
 std::optional<Utf8Character> utf8_character(std::string_view text, std::size_t at);
 
-// Whether a text file may have the character: no control characters but tab and line ends.
+// Whether a text file may hold the character: all but control characters other than tab and line
+// ends.
 bool is_printable(char32_t code);
 
 }  // namespace phalanx

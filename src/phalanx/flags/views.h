@@ -9,26 +9,26 @@
 
 namespace phalanx {
 
-// --help: the call, the flags by section - one line each, required ones marked, refused ones left
-// out -, examples at the end. No line is wider than 100 columns where its words allow it.
+// The text of --help: the call; the flags by section, one line each, required ones marked, refused
+// ones left out; examples at the end. Lines are at most 100 columns wide if their words allow it.
 std::string help_text(const FlagSet& flags);
 
-// The list of Megatron's start: every flag that has a value or could have one, sorted without
-// regard to case, between its two lines; names with underscores, values as Python prints them
-// (True, None).
+// The list of arguments that Megatron prints at its start, with its two lines around it: every flag
+// that has or could have a value, sorted without regard to case; names have underscores, values are
+// as Python prints them (True, None).
 std::string arguments_text(const std::vector<FlagRow>& rows);
 
-// A command for shells: its words ("pretrain gpt", "dataset info"), what it does, its flags.
+// A command, for completion: its words ("pretrain gpt", "dataset info"), what it does, its flags.
 struct CommandFlags {
   std::string words;
   std::string help;
   std::vector<FlagRow> rows;
-  bool takes_files = false;                   // words without dashes follow: names of files
+  bool takes_files = false;                   // names of files may follow
   std::vector<std::string> other_words = {};  // commands with the same flags: "pretrain bert"
 };
 
-// A completion script for bash, zsh or fish: commands, the words behind them, their flags, choices
-// of flags, files where the value of a flag is called FILE, DIR, PATH or PREFIX. UsageError for
+// A completion script for bash, zsh or fish. It completes commands, verbs, flags, the choices of
+// flags, and files if the value of a flag is called FILE, DIR, PATH or PREFIX. UsageError for
 // another shell.
 std::string completion_script(std::string_view shell, const std::vector<CommandFlags>& commands);
 

@@ -154,12 +154,12 @@ class EntryReader : public YAML::EventHandler {
   const Environment& environment_;
   YamlContents contents_;
   Places keys_;
-  std::vector<Places> mappings_;    // that are open; the keys and headings of each
-  std::optional<YamlEntry> entry_;  // whose key was read
+  std::vector<Places> mappings_;    // the open mappings, with the keys and headings of each
+  std::optional<YamlEntry> entry_;  // the entry whose key was read
   int key_position_ = 0;
-  bool in_list_ = false;  // which is the value of entry_
+  bool in_list_ = false;  // inside the list that is the value of entry_
   int documents_ = 0;
-  std::size_t variable_bytes_ = 0;  // that came from the environment
+  std::size_t variable_bytes_ = 0;  // bytes that came from the environment
 };
 
 // With ${NAME} replaced; $${ is ${.
@@ -206,7 +206,7 @@ std::string EntryReader::value_of_variable(const YAML::Mark& mark, std::string_v
   return *std::move(value);
 }
 
-// What yaml-cpp would take for another encoding, or for the end of the text.
+// Bytes that yaml-cpp would take for another encoding, or for the end of the text.
 void check_characters(std::string_view text, std::string_view file) {
   int line = 1;
   std::size_t line_begin = 0;
@@ -230,7 +230,7 @@ void check_characters(std::string_view text, std::string_view file) {
   }
 }
 
-// As the parser says it, which may cite half a character.
+// The parser's message. It may cite half a character.
 std::string message_of(const YAML::Exception& error) {
   if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR) return "a quoted text does not end before here";
   std::string message = "this is no YAML: " + error.msg;
@@ -273,8 +273,7 @@ YamlContents parse_yaml(std::string_view text, std::string_view file,
 }
 
 YamlContents read_yaml(const std::string& path, const Environment& environment) {
-  // Asked before it is read: a checkpoint, say, would first fill the memory, and a pipe may never
-  // end.
+  // Checked before it is read: a checkpoint would fill the memory, and a pipe may never end.
   std::error_code unknown;
   const auto status = std::filesystem::status(path, unknown);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {

@@ -10,7 +10,7 @@
 
 namespace phalanx {
 
-// A key with its value, or a heading, which has no words.
+// A key with its value, or a heading (which has no words).
 struct YamlEntry {
   std::string key;
   std::vector<std::string> words = {};  // a scalar is one word
@@ -29,32 +29,32 @@ std::optional<std::string> process_environment(const std::string& name);
 
 // Entries and headings in the order of the file; keys without a value (empty, ~, null) are left
 // out. With an environment, ${NAME} in a value is replaced; without one it is an error that names
-// --yaml-env.
-// $${ is the text ${ in either case. DataError (65) with FILE:LINE:COLUMN (in bytes, from 1) for
-// what is no YAML or no UTF-8, keys that occur twice (whatever heading they are below; dashes are
-// underscores), anchors, aliases, tags, several documents, a list of anything but scalars, more
-// than kMostYamlDepth headings within each other, files above kMostYamlBytes.
+// --yaml-env. $${ always means the text ${. DataError (65) with FILE:LINE:COLUMN (in bytes, from 1)
+// for text that is not YAML or not UTF-8, keys that occur twice (below any heading; dashes count as
+// underscores), anchors, aliases, tags, several documents, lists of anything but scalars, headings
+// nested deeper than kMostYamlDepth, and files larger than kMostYamlBytes.
 YamlContents parse_yaml(std::string_view text, std::string_view file,
                         const Environment& environment = nullptr);
-// The same of a regular file: InputMissingError where it is not there.
+// The same for a regular file. InputMissingError if it is not there.
 YamlContents read_yaml(const std::string& path, const Environment& environment = nullptr);
 
 inline constexpr std::size_t kMostYamlBytes = std::size_t{1} << 20;
 inline constexpr int kMostYamlDepth = 8;
 
-// What is printed below a heading. Words are as on the command line; parse_yaml() gives them back.
+// A heading and its keys, for printing. Words are as on the command line; parse_yaml() returns the
+// same words.
 struct YamlValue {
   std::string key;
   std::vector<std::string> words = {};
   bool is_list = false;
-  bool is_text = false;  // quoted wherever it could be read as anything but text
+  bool is_text = false;  // quoted if it could be read as anything but text
 };
 struct YamlSection {
-  std::string heading;  // of lower-case letters, digits and underscores
+  std::string heading;  // lower-case letters, digits and underscores
   std::vector<YamlValue> values;
 };
-// Block style, a key a line; a section without values is left out. UsageError for a word that is no
-// UTF-8, which YAML cannot hold.
+// YAML in block style, one key a line; a section without values is left out. UsageError for a word
+// that is not UTF-8, because YAML cannot hold it.
 std::string yaml_text(const std::vector<YamlSection>& sections);
 
 }  // namespace phalanx

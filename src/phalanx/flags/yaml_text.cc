@@ -15,7 +15,7 @@ constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO
 constexpr std::string_view kDigits = "0123456789";
 // Without a meaning in YAML within a word; '-', '+', '.' and digits begin numbers.
 constexpr std::string_view kMarks = "_/-+.,@%=";
-// What some reader of YAML takes for nothing, true or false, in lower case.
+// Words that some reader of YAML takes for null, true or false, in lower case.
 constexpr std::array<std::string_view, 9> kMeanings = {"null", "true", "false", "yes", "no",
                                                        "on",   "off",  "y",     "n"};
 
@@ -38,7 +38,7 @@ bool has_a_meaning(std::string_view text) {
   return std::find(kMeanings.begin(), kMeanings.end(), lower) != kMeanings.end();
 }
 
-// No reader takes it for anything but text.
+// Whether every reader takes the word for text.
 bool is_plain_text(std::string_view text) {
   return (begins_with_any(text, kLetters) || begins_with_any(text, "_/")) &&
          has_only(text, {kLetters, kDigits, kMarks}) && !has_a_meaning(text);

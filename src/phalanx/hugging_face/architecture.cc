@@ -12,7 +12,7 @@
 namespace phalanx::hugging_face {
 namespace {
 
-// Of two names for the same model the first is what a model of Phalanx's own is called.
+// If several names fit a model that was not imported, the first is taken.
 constexpr std::array kArchitectures = {&kGpt2,
                                        &kLlama,
                                        &kMistral,

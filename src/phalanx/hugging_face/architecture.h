@@ -21,7 +21,7 @@
 
 namespace phalanx::hugging_face {
 
-// What config.json has no word for: "--qk-layernorm: ...".
+// What a config.json cannot express: "--qk-layernorm: ...".
 using Faults = std::vector<std::string>;
 
 class Folder;
@@ -33,17 +33,17 @@ struct Architecture {
   // ConfigError names the key whose value Phalanx has no model for. The common keys (token ids,
   // quantisation) are read elsewhere.
   void (*read_config)(const ConfigFile& config, ModelArguments& settings);
-  // The keys of this architecture; `settings` has every flag of a resolved model, and
-  // --model-vocab-size. With a fault the JSON is of no use.
+  // Writes the keys of this architecture; `settings` has every flag of a resolved model, and
+  // --model-vocab-size. If there are faults, the JSON must not be used.
   void (*write_config)(const ModelArguments& settings, nlohmann::json& config, Faults& faults);
   TensorTable (*tensors)(const ModelArguments& settings);
-  // What its config.json leaves to the tensors; null: nothing.
+  // Reads settings that only the tensors show; null: there are none.
   void (*read_tensors)(const Folder& folder, ModelArguments& settings) = nullptr;
-  // Ends the message that a tensor is missing: which files of this architecture are read.
+  // The end of the message that a tensor is missing: which files of this architecture are read.
   std::string_view what_is_read = {};
-  // What readers of the exported folder should know; empty: nothing.
+  // A remark for users of the exported folder; empty: none.
   std::string (*remark)(const ModelArguments& settings) = nullptr;
-  // The ids that its configuration has where config.json names none; -1: none.
+  // The ids that transformers takes if config.json names none; -1: none.
   std::int64_t default_bos = -1;
   std::int64_t default_eos = -1;
 };
@@ -51,21 +51,21 @@ struct Architecture {
 extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kBertMaskedLm,
     kMegatronBertMaskedLm, kBertClassifier, kMegatronBertClassifier, kT5;
 
-// All of them, in the order that export tries them.
+// All architectures, in the order in which export tries them.
 std::span<const Architecture* const> architectures();
-// Null where there is none of this name.
+// Null if there is none of this name.
 const Architecture* find_architecture(std::string_view name);
 // "GPT2LMHeadModel, LlamaForCausalLM and ...".
 std::string architecture_names();
 
-// The one that config.json names. ConfigError where it is none of them, or where keys say what no
-// architecture here has: quantisation, experts, capped scores.
+// The architecture that config.json names. ConfigError if it is none of them, or if keys ask for
+// something that no architecture here has: quantisation, experts, capped scores.
 const Architecture& architecture_of(const ConfigFile& config);
 
-// Why a model is none of this architecture's; none where it is.
+// Why a model is not of this architecture; empty if it is.
 Faults faults_of(const Architecture& architecture, const ModelArguments& settings);
-// The one whose models these settings describe: the one that it was imported from, or the first
-// that has no fault. ConfigError with the faults of the nearest.
+// The architecture of the model that these settings describe: the one that it was imported from, or
+// the first without a fault. ConfigError with the faults of the nearest one.
 const Architecture& architecture_for(const ModelArguments& settings);
 
 }  // namespace phalanx::hugging_face

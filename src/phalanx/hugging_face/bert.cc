@@ -57,16 +57,16 @@ void read_bert_body(const ConfigFile& config, ModelArguments& settings) {
   settings.set("--bert-no-binary-head", false);
   config.expect("is_decoder", false, false);
   config.expect("add_cross_attention", false, false);
-  // Of heads that are not those of pretraining; training has --hidden-dropout there.
+  // It belongs to other heads than those of pretraining; our training uses --hidden-dropout there.
   config.skip("classifier_dropout");
 }
 
 namespace {
 
-// What both have in common.
+// Reads the keys that both have in common.
 void read_common(const ConfigFile& config, ModelArguments& settings) {
   read_bert_body(config, settings);
-  // It is that of the head too, which Phalanx has with the exact GeLU alone.
+  // The head has the same activation, and Phalanx has the head with the exact GeLU only.
   const std::string activation = config.text("hidden_act", "gelu");
   if (activation != "gelu") {
     throw ConfigError("{}: 'hidden_act' {} is not supported here: gelu is", config.where(),
@@ -171,7 +171,7 @@ class Pairs {
     table_.add(plain(ours + ".weight", theirs + ".weight", {width}));
     table_.add(plain(ours + ".bias", theirs + ".bias", {width}));
   }
-  // Queries, keys and values, those of each head together in ours.
+  // Queries, keys and values; in ours those of each head are together.
   void qkv(const std::string& ours, const std::string& theirs, const ModelArguments& settings) {
     for (const auto& [kind, columns] :
          {std::pair("weight", settings.hidden()), std::pair("bias", std::int64_t{0})}) {

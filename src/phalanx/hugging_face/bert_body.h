@@ -1,6 +1,5 @@
 #pragma once
-// What the architectures of BERT have in common, whatever their heads are: embeddings, layers and
-// the pooler.
+// What the architectures of BERT have in common, with any head: embeddings, layers and the pooler.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -8,10 +7,10 @@
 
 namespace phalanx::hugging_face {
 
-// All but the activation and the heads.
+// Reads all settings except the activation and the heads.
 void read_bert_body(const ConfigFile& config, ModelArguments& settings);
 void write_bert_body(const ModelArguments& settings, nlohmann::json& config, Faults& faults);
-// A fault unless the norms stand behind the sub-layers (`post`), or before them.
+// Adds a fault unless the norms are after the sub-layers (`post`) or before them (not `post`).
 void expect_bert_norms(const ModelArguments& settings, bool post, Faults& faults);
 TensorTable bert_body_tensors(const ModelArguments& settings);
 

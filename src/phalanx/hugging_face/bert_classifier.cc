@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostClasses = 1 << 20;
 
-// As config.json names them, or as transformers names those that it does not.
+// The labels that config.json names, or else transformers' default names.
 std::vector<std::string> read_labels(const ConfigFile& config) {
   std::vector<std::string> labels;
   const auto named = config.object("id2label");

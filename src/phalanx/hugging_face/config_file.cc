@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Label tables of other heads make some long; none comes near.
+// Some are long, because of label tables; but none is this long.
 constexpr std::int64_t kLongestConfig = std::int64_t{16} << 20;
 constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kMostItems = 65534;

@@ -1,6 +1,6 @@
 #pragma once
-// A config.json, read without trust. A key that is null counts as absent unless it is asked about.
-// DataError names the file, the key and what it must be.
+// A config.json, read without trust. A key with the value null counts as absent, except in
+// is_null(). DataError names the file, the key and what it must be.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@
 
 namespace phalanx::hugging_face {
 
-// No size of a model comes near; products of three stay inside 64 bits.
+// No model has larger sizes; products of three such numbers fit into 64 bits.
 inline constexpr std::int64_t kMostWidth = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMostLayers = 65534;
 inline constexpr std::int64_t kMostHeads = 4096;
@@ -25,9 +25,9 @@ inline constexpr std::int64_t kMostInt32 = 2147483647;
 
 class ConfigFile {
  public:
-  // InputMissingError where there is no such file, DataError where it is no JSON object.
+  // InputMissingError if there is no such file, DataError if it is not a JSON object.
   explicit ConfigFile(const std::filesystem::path& path);
-  // A text, for tests; `where` opens every message.
+  // From a text, for tests; every message begins with `where`.
   ConfigFile(std::string_view text, std::string where);
 
   const std::string& where() const { return where_; }
@@ -37,16 +37,16 @@ class ConfigFile {
   // Whether it is there and null.
   bool is_null(const std::string& key) const;
 
-  // Without a value for where it is absent the key must be there.
+  // The overloads without a default need the key.
   std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high,
                        std::optional<std::int64_t> absent = std::nullopt) const;
   double number(const std::string& key, std::optional<double> absent = std::nullopt) const;
   bool boolean(const std::string& key, bool absent) const;
   std::string text(const std::string& key, std::optional<std::string> absent = std::nullopt) const;
-  std::vector<std::string> texts(const std::string& key) const;  // none where it is absent
-  // One integer, a list of them, or none where it is absent.
+  std::vector<std::string> texts(const std::string& key) const;  // empty if it is absent
+  // One integer or a list of them; empty if it is absent.
   std::vector<std::int64_t> ids(const std::string& key) const;
-  // An object within; null where it is absent. It shares what is known of keys.
+  // The object of a key; null if it is absent. It shares the record of keys that were asked for.
   std::optional<ConfigFile> object(const std::string& key) const;
 
   // A width, a count of layers, of heads: from 1.
@@ -57,26 +57,26 @@ class ConfigFile {
   // A share below one.
   double dropout(const std::string& key, double absent) const;
 
-  // ConfigError where a key that changes the model is there and neither null nor false.
+  // ConfigError if a key that changes the model is there and is neither null nor false.
   void refuse(const std::string& key, std::string_view what) const;
-  // ConfigError unless the key, where it is there, is this.
+  // ConfigError if the key is there and has another value.
   void expect(const std::string& key, bool value, bool absent) const;
 
   // The object without these keys as a JSON text; empty where it has no others.
   std::string text_without(std::span<const std::string_view> keys) const;
 
-  // A key that says nothing of the model: no need to speak of it.
+  // Marks a key that says nothing about the model, so that it is not reported as unknown.
   void skip(std::string_view key) const;
-  // Keys at the top that nobody has asked for.
+  // Keys of the top object that were never asked for.
   std::vector<std::string> ignored() const;
 
-  // Something that whoever imports should know.
+  // A note for the user who imports.
   void warn(std::string_view text) const;
 
  private:
   ConfigFile(std::shared_ptr<const nlohmann::json> document, const nlohmann::json& value,
              std::string where);
-  // Null where the key is absent or null.
+  // Null if the key is absent or null.
   const nlohmann::json* find(const std::string& key) const;
   const nlohmann::json& need(const std::string& key) const;
 

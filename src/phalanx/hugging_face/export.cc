@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::string_view kWordTable = "embedding.word_embeddings.weight";
-// Whose spelling of config.json is written.
+// config.json is written as this version spells it.
 constexpr const char* kTransformersVersion = "4.44.0";
 
 struct StopRequested {};
@@ -83,7 +83,8 @@ Export::Export(const CheckpointReader& checkpoint, ModelArguments settings,
   check_surplus();
 }
 
-// Main parameters are exact where those of the model are rounded to another type than is wanted.
+// Whether to take main parameters: they are exact, while the model's are rounded to another type
+// than the wanted one.
 const Manifest::Entry& Export::entry_of(const TensorRow& row, std::optional<DType> dtype) const {
   const std::string directory = checkpoint_.directory().string();
   const auto* entry = checkpoint_.find(row.name);
@@ -163,7 +164,7 @@ std::vector<Export::Shard> Export::shards(std::int64_t max_bytes) const {
 }
 
 void Export::write_shard(const fs::path& path, Shard shard, const ExportOptions& options) const {
-  // So every tensor begins at a multiple of its element.
+  // Then every tensor begins at a multiple of its element size.
   std::ranges::stable_sort(shard, std::ranges::greater{},
                            [](const Tensor* tensor) { return size_of(tensor->dtype); });
   std::vector<SafetensorsWriter::Item> items;

@@ -19,17 +19,17 @@ inline constexpr std::int64_t kMaxShardBytes = 5'000'000'000;
 struct ExportOptions {
   std::optional<DType> dtype = std::nullopt;      // f32, bf16, f16; empty: as they are stored
   std::int64_t max_shard_bytes = kMaxShardBytes;  // tensors are never cut
-  std::vector<InputCopy> files = {};              // others that go into the folder: a tokenizer's
+  std::vector<InputCopy> files = {};  // other files for the folder, such as a tokenizer's
   std::function<bool()> stop_requested = nullptr;
 };
 
-// A checkpoint seen as theirs.
+// A checkpoint with the tensors of their model.
 class Export {
  public:
-  // `settings`: every flag of the resolved model, its family and its vocabulary. Where another type
-  // is wanted and there are main parameters, values are taken from these: the reader must have
-  // verified them. ConfigError where the architecture is none of this model's, or the checkpoint
-  // has other tensors than it.
+  // `settings`: every flag of the resolved model, its family and its vocabulary. If another type is
+  // wanted and there are main parameters, values are taken from these: the reader must have
+  // verified them. ConfigError if the model is not of the architecture, or the checkpoint has other
+  // tensors than the architecture.
   Export(const CheckpointReader& checkpoint, ModelArguments settings,
          const Architecture& architecture, std::optional<DType> dtype);
 
@@ -39,16 +39,16 @@ class Export {
   std::string config_json() const;
   std::string generation_json() const;
 
-  // Into a directory that appears when it is complete. False where it was asked to stop: then
-  // nothing is there.
+  // Writes a directory that appears when it is complete. False if asked to stop: then nothing is
+  // written.
   bool write(const std::filesystem::path& directory, const ExportOptions& options) const;
 
  private:
-  // One of theirs.
+  // One of their tensors.
   struct Tensor {
     const TensorRow* row = nullptr;
     const TensorPart* part = nullptr;
-    const Manifest::Entry* entry = nullptr;  // of ours
+    const Manifest::Entry* entry = nullptr;  // the entry of our tensor
     DType dtype = DType::kF32;               // as it is written
     std::int64_t bytes() const { return part->shape.count() * size_of(dtype); }
   };
@@ -68,7 +68,7 @@ class Export {
   std::vector<Tensor> tensors_;  // in the order of their model
 };
 
-// Ids of a checkpoint's word table. ConfigError where it has none.
+// The number of ids of a checkpoint's word table. ConfigError if it has no table.
 std::int64_t vocabulary_of(const CheckpointReader& checkpoint);
 
 }  // namespace phalanx::hugging_face

@@ -73,7 +73,7 @@ std::map<std::string, std::string> read_weight_map(const nlohmann::json& json,
   return files;
 }
 
-// Of little importance: nothing is computed with it.
+// A wrong total is only a warning, because nothing is computed with it.
 void check_total(const nlohmann::json& json, std::int64_t bytes, const std::string& where) {
   const auto metadata = json.find("metadata");
   if (metadata == json.end() || !metadata->is_object()) return;
@@ -88,7 +88,7 @@ void check_total(const nlohmann::json& json, std::int64_t bytes, const std::stri
 bool FolderTensor::is_equal(const FolderTensor& other) const {
   const auto mine = bytes();
   const auto theirs = other.bytes();
-  // Of gigabytes: the algorithms look at each std::byte by itself.
+  // memcmp, because the tensors may have gigabytes and std::equal compares byte by byte.
   return entry->type == other.entry->type && entry->shape == other.entry->shape &&
          (mine.empty() || std::memcmp(mine.data(), theirs.data(), mine.size()) == 0);
 }

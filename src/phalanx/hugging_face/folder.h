@@ -28,23 +28,23 @@ struct FolderTensor {
   const SafetensorsEntry* entry = nullptr;
 
   std::span<const std::byte> bytes() const { return file->bytes(*entry); }
-  // In type, shape and every byte.
+  // Whether type, shape and every byte are equal.
   bool is_equal(const FolderTensor& other) const;
 };
 
 class Folder {
  public:
-  // InputMissingError where there is no folder, no config.json, no weights (pickles alone count as
-  // none) or a file that the index names; DataError where a file is malformed, or the index and the
-  // files contradict each other.
+  // InputMissingError if the folder, config.json, the weights (pickles do not count) or a file that
+  // the index names is missing; DataError if a file is malformed, or the index and the files
+  // contradict each other.
   explicit Folder(std::filesystem::path directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const ConfigFile& config() const { return *config_; }
-  // generation_config.json, where it is there.
+  // generation_config.json, if it is there.
   const std::optional<ConfigFile>& generation() const { return generation_; }
   const std::map<std::string, FolderTensor, std::less<>>& tensors() const { return tensors_; }
-  // Files of weights.
+  // The number of files with weights.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
 
  private:

@@ -55,7 +55,7 @@ void Import::read_tokens() {
   keep(kConfigBos, ids_of("bos_token_id", architecture_->default_bos));
   keep(kConfigEos, ids_of("eos_token_id", architecture_->default_eos));
   keep(kConfigPad, config.ids("pad_token_id"));
-  // What generation_config.json says of generation counts more.
+  // generation_config.json has precedence for generation.
   const auto& generation = folder_.generation();
   const auto generation_ids = [&](const std::string& key, std::string_view in_config) {
     const bool says = generation && generation->has(key) && !generation->is_null(key);
@@ -82,7 +82,7 @@ void Import::keep_generation() {
   }
 }
 
-// So that a number in a file does not decide how long the table of tensors is.
+// A limit, so that a number in a file cannot make a huge table of tensors.
 void Import::check_layers() const {
   const std::int64_t layers = settings_.layers() + settings_.integer("--decoder-num-layers");
   if (layers <= std::ssize(folder_.tensors())) return;
@@ -148,7 +148,7 @@ void Import::place(const TensorRow& row) {
   dtypes_.push_back(*dtype);
 }
 
-// Whether the table has no place for a tensor. DataError where it should be as its twin and is not.
+// Whether the table does not use a tensor. DataError if it should equal its twin and does not.
 bool Import::is_dropped(const std::string& name, const FolderTensor& tensor) const {
   for (const DroppedTensor& dropped : table_.dropped) {
     if (!matches(dropped.name, name)) continue;

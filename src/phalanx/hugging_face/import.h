@@ -15,25 +15,26 @@
 
 namespace phalanx::hugging_face {
 
-// Where a folder's tensors go. Making it checks everything but the tokenizer; tensors keep the type
-// that they are stored in (fused ones of several types take the wider one, f64 becomes f32).
+// The plan of an import: where the folder's tensors go. The constructor checks everything except
+// the tokenizer. Tensors keep the type in which they are stored (a fused one of several types gets
+// the widest, f64 becomes f32).
 class Import {
  public:
-  // Errors as Folder and architecture_of() have them; DataError where a tensor is missing, comes
-  // twice or has another shape or type than config.json asks for, where twins differ, and, unless
-  // they are to be ignored, where there are tensors that no table has.
+  // The errors of Folder and architecture_of(); DataError if a tensor is missing, comes twice, or
+  // has another shape or type than config.json asks for, if twins differ, and, unless they are to
+  // be ignored, if there are tensors that the table does not have.
   explicit Import(const std::filesystem::path& directory, bool ignore_unexpected = false);
 
   const Folder& folder() const { return folder_; }
   const Architecture& architecture() const { return *architecture_; }
-  // The model as flags; whoever knows its tokenizer adds the tokenizer's.
+  // The model as flags; the caller adds those of the tokenizer.
   const ModelArguments& settings() const { return settings_; }
   const TensorTable& table() const { return table_; }
   std::int64_t parameters() const;
-  // Tensors of the folder that have no place, by their names there.
+  // Tensors of the folder that are not imported, by their names there.
   const std::vector<std::string>& dropped() const { return dropped_; }
 
-  // By the number of the row.
+  // By the number of the row in the table.
   DType dtype(std::size_t row) const { return dtypes_[row]; }
   std::vector<StoredTensor> parts(std::size_t row) const;
 

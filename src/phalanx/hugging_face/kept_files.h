@@ -20,9 +20,10 @@ inline constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20;  // of a 
 inline constexpr std::int64_t kMostKeptInAll = std::int64_t{64} << 20;  // of all
 inline constexpr std::size_t kMostKeptFiles = 64;
 
-// Whether a file of this name is kept. Not: what a checkpoint cannot have as a copy; config.json
-// and generation_config.json, which are written anew; weights of any format and their indices;
-// pages of the repository (README, LICENSE, *.md, pictures); programs; what a training left behind.
+// Whether a file of this name is kept. Not kept are: names that a copy in a checkpoint cannot have;
+// config.json and generation_config.json, which are written anew; weights of any format and their
+// indices; pages of the repository (README, LICENSE, *.md, pictures); programs; what a training
+// left behind.
 bool is_kept_name(std::string_view name);
 
 struct KeptFiles {
@@ -30,16 +31,17 @@ struct KeptFiles {
     std::string name, reason;
   };
   std::vector<InputCopy> files;  // by name
-  // Those that would be kept by their names and are not.
+  // Files that would be kept by their names and are too large.
   std::vector<LeftOut> left_out;
 };
-// Those of the folder itself, but for names in `others`. Links are followed within the folder, and
-// to the blobs of the hub's cache. InputMissingError for a Git LFS pointer.
+// Reads the files to keep of a folder (not of its subfolders), except names in `others`. Links are
+// followed within the folder, and to the blobs of the hub's cache. InputMissingError for a Git LFS
+// pointer.
 KeptFiles read_kept_files(const std::filesystem::path& folder, const std::set<std::string>& others);
 
-// The entry of one in a manifest, which is found again by it.
+// The manifest's entry of a kept file, by which it is found again.
 Manifest::InputFile describe_kept_file(const std::filesystem::path& folder, const InputCopy& copy);
-// Those among the input files of a checkpoint.
+// The kept files among the input files of a checkpoint.
 std::vector<Manifest::InputFile> kept_files_of(std::span<const Manifest::InputFile> files);
 std::vector<InputCopy> read_kept_files(const CheckpointReader& checkpoint);
 

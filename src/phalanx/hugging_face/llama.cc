@@ -13,7 +13,7 @@
 namespace phalanx::hugging_face {
 namespace {
 
-// What a dialect has where config.json says nothing.
+// The defaults of a dialect, for keys that config.json does not have.
 struct Dialect {
   std::int64_t positions = 0;
   std::int64_t groups = 0;  // 0: as many as heads
@@ -139,7 +139,7 @@ void read_qwen2(const ConfigFile& config, ModelArguments& settings) {
   }
 }
 
-// What no dialect has a word for.
+// Adds faults for flags that no dialect can express.
 void check_common(const ModelArguments& settings, Faults& faults) {
   const auto expect = [&](bool holds, std::string_view fault) {
     if (!holds) faults.emplace_back(fault);
@@ -225,7 +225,8 @@ void write_qwen2(const ModelArguments& settings, nlohmann::json& config, Faults&
   config["max_window_layers"] = has_window ? first : settings.layers();
 }
 
-// Rows of one head of ours where pairs are neighbours, and theirs are halves apart.
+// The rows of one head: in ours, rotated pairs are neighbours; in theirs, they are half a head
+// apart.
 TensorPart interleaved(TensorPart part, std::int64_t head_size) {
   std::vector<RowBlock> blocks;
   for (const RowBlock& block : part.blocks) {
@@ -284,7 +285,7 @@ void add_layer(const ModelArguments& settings, std::int64_t layer, TensorTable& 
   add(".mlp.linear_fc2.weight", ".mlp.down_proj.weight", {hidden, ffn});
   if (biases == Biases::kAll) add(".mlp.linear_fc2.bias", ".mlp.down_proj.bias", {hidden});
   add(".input_layernorm.weight", ".input_layernorm.weight", {hidden});
-  // Behind attention for them, in front of the MLP for us: it is the same place.
+  // They call it the norm after attention, we the norm before the MLP: it is the same.
   add(".pre_mlp_layernorm.weight", ".post_attention_layernorm.weight", {hidden});
 }
 

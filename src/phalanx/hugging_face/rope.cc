@@ -20,7 +20,7 @@ double positive(const ConfigFile& config, const std::string& key,
   return value;
 }
 
-// The kinds that write their dictionary alike.
+// The kinds whose dictionaries have the same form.
 void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
   settings.set("--use-rope-scaling", true);
   settings.set("--rope-scaling-factor", positive(rope, "factor"));
@@ -33,7 +33,7 @@ void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
   }
 }
 
-// By how much cosines and sines grow with the factor.
+// The factor by which YaRN scales cosines and sines.
 double yarn_growth(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }

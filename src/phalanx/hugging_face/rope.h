@@ -8,7 +8,7 @@
 
 namespace phalanx::hugging_face {
 
-// ConfigError for a kind of rotation that Phalanx has not.
+// ConfigError for a kind of rotation that Phalanx does not have.
 void read_rope(const ConfigFile& config, ModelArguments& settings);
 // The old spelling: transformers below 5 ignores the new one, and newer ones convert it.
 void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& faults);

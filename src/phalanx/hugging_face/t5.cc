@@ -14,7 +14,7 @@
 namespace phalanx::hugging_face {
 namespace {
 
-// Texts of a relative model have any length; this is what published ones were trained with.
+// A model with relative positions takes texts of any length; published ones were trained with this.
 constexpr std::int64_t kLength = 512;
 constexpr std::int64_t kBuckets = 32;
 constexpr std::int64_t kMaxDistance = 128;
@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxDistance = 128;
 constexpr const char* kTheirWords = "shared.weight";
 constexpr const char* kTheirHead = "lm_head.weight";
 
-// What config.json calls an MLP.
+// The names of MLPs in config.json.
 struct Mlp {
   std::string_view name;
   std::string_view activation;
@@ -73,7 +73,7 @@ void read_t5(const ConfigFile& config, ModelArguments& settings) {
   settings.set(kConfigDecoderStart,
                config.integer("decoder_start_token_id", 0, settings.vocabulary() - 1, 0));
   config.expect("is_encoder_decoder", true, true);
-  // Of feed_forward_proj, of other heads and of weights that are drawn.
+  // Keys that repeat feed_forward_proj, belong to other heads, or are about initial weights.
   for (const char* key :
        {"dense_act_fn", "is_gated_act", "classifier_dropout", "initializer_factor", "is_decoder",
         "output_past", "task_specific_params"}) {
@@ -179,7 +179,7 @@ class Block {
     table_.add(
         plain(ours_ + "mlp.linear_fc2.weight", mlp + "wo.weight", {settings_.hidden(), ffn}));
   }
-  // Of the sub-layer before.
+  // Adds the norm that the previous sub-layer of their model holds.
   void norm(std::string_view name) {
     table_.add(plain(fmt::format("{}{}.weight", ours_, name), sublayer() + "layer_norm.weight",
                      {settings_.hidden()}));
@@ -242,14 +242,14 @@ TensorTable t5_tensors(const ModelArguments& settings) {
   }
   table.dropped.push_back({.name = "encoder.embed_tokens.weight", .twin = kTheirWords});
   table.dropped.push_back({.name = "decoder.embed_tokens.weight", .twin = kTheirWords});
-  // The oldest files have one where nothing reads it.
+  // The oldest files have one that nothing reads.
   table.dropped.push_back(
       {.name = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"});
   return table;
 }
 
-// transformers 5 says of every T5 that its output matrix is the word table; one that is not scales
-// nothing, and has the matrix.
+// transformers 5 says of every T5 that its output matrix is the word table. A model where it is not
+// has the matrix and scales nothing.
 void read_t5_tensors(const Folder& folder, ModelArguments& settings) {
   if (!settings.is_tied() || settings.is_on("--scale-decoder-output")) return;
   const auto& tensors = folder.tensors();
@@ -261,7 +261,7 @@ void read_t5_tensors(const Folder& folder, ModelArguments& settings) {
   }
 }
 
-// transformers 4 has no such key: it scales wherever the output matrix is the word table.
+// transformers 4 has no such key: it scales if the output matrix is the word table.
 std::string t5_remark(const ModelArguments& settings) {
   const bool is_scaled = settings.is_on("--scale-decoder-output");
   if (is_scaled == settings.is_tied()) return {};

@@ -11,7 +11,7 @@ namespace phalanx::hugging_face {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
-// What comes in shorter stretches is gathered first.
+// Shorter stretches are gathered first.
 constexpr std::int64_t kShortBytes = 32768;
 
 template <typename T>
@@ -71,7 +71,7 @@ void convert(DType from_dtype, const std::byte* from, DType to_dtype, std::byte*
   }
 }
 
-// A matrix in memory: how far its rows are apart, in elements.
+// A matrix in memory, with the distance of its rows in elements.
 struct View {
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
@@ -114,7 +114,7 @@ void transpose(DType dtype, View from, std::int64_t rows, std::int64_t columns, 
   }
 }
 
-// Elements that come in order, on their way to the visitor.
+// Passes elements that arrive in order to the visitor.
 class Sink {
  public:
   Sink(DType dtype, const ByteVisitor& visit) : dtype_(dtype), visit_(visit) {}
@@ -162,7 +162,7 @@ class Sink {
 
 std::int64_t columns_of(const TensorRow& row) { return row.shape.rank() == 1 ? 1 : row.shape[1]; }
 
-// Lines of a transposed matrix that make a piece: enough of them to read whole cache lines.
+// The number of lines of a transposed matrix in a piece: enough to read whole cache lines.
 std::int64_t lines_of_piece(std::int64_t length, DType dtype) {
   constexpr std::int64_t kFewest = 64;
   return std::max(kFewest, kPieceBytes / std::max<std::int64_t>(length * size_of(dtype), 1));

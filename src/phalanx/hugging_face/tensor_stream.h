@@ -1,6 +1,6 @@
 #pragma once
-// The bytes of a tensor from those of the tensors it is made of, in pieces of about 1 MiB: straight
-// from where they lie wherever they follow each other and have the wanted type.
+// Streams the bytes of a tensor from those of the tensors that it is made of, in pieces of about 1
+// MiB. Bytes that are contiguous and of the wanted type are not copied.
 
 #include <cstddef>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace phalanx::hugging_face {
 
-// A whole tensor, row-major and little-endian, not aligned to its elements. Floating-point.
+// A whole floating-point tensor, row-major and little-endian, not aligned to its elements.
 struct StoredTensor {
   DType dtype = DType::kF32;
   std::span<const std::byte> bytes;
@@ -19,10 +19,11 @@ struct StoredTensor {
 
 using ByteVisitor = std::function<void(std::span<const std::byte>)>;
 
-// Our tensor of a row; `parts[i]` is its row.parts[i]. Values become `dtype`, each the nearest.
+// Streams our tensor of a row; `parts[i]` is the tensor of row.parts[i]. Values are converted to
+// `dtype`, each to the nearest.
 void visit_ours(const TensorRow& row, std::span<const StoredTensor> parts, DType dtype,
                 const ByteVisitor& visit);
-// Their tensor from the one of ours that has it.
+// Streams their tensor from our tensor that holds it.
 void visit_theirs(const TensorRow& row, const TensorPart& part, const StoredTensor& ours,
                   DType dtype, const ByteVisitor& visit);
 

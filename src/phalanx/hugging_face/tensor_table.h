@@ -1,10 +1,10 @@
 #pragma once
-// Which of their tensors make which of ours: the one table of an architecture that import and
-// export read.
+// The table of an architecture: which of their tensors make which of ours. Import and export read
+// the same table.
 //
-// A row is one tensor of ours. It is made of whole tensors of theirs, and each of these is blocks
-// of rows: the rows of a matrix [out, in], the elements of a vector. Conv1D stores a matrix as [in,
-// out]; rows are those of the matrix all the same.
+// A row is one tensor of ours. It is made of whole tensors of theirs, each of which is cut into
+// blocks of rows: the rows of a matrix [out, in], or the elements of a vector. If a matrix is
+// stored as [in, out] (Conv1D), rows are still those of [out, in].
 
 #include <cstdint>
 #include <span>
@@ -31,39 +31,39 @@ struct TensorPart {
 struct TensorRow {
   std::string name;  // ours
   Shape shape;
-  std::vector<TensorPart> parts;  // in the order that their models have
+  std::vector<TensorPart> parts;  // in the order of their models
 };
 
-// Tensors of theirs that need no place: `name` may begin with '*', which stands for anything.
+// Tensors of theirs that are not imported: `name` may begin with '*', which stands for any text.
 struct DroppedTensor {
   std::string name;
-  std::string twin = {};  // it must be equal to this one, byte for byte; "": may be anything
+  std::string twin = {};  // a tensor that it must equal byte for byte; "": anything is allowed
 };
 
 struct TensorTable {
-  // In the order of their model: files that are exported have it.
+  // In the order of their model, which is the order in exported files.
   std::vector<TensorRow> rows;
   std::vector<DroppedTensor> dropped;
-  // What other spellings of a stored name are called in the rows; null: names are as they are.
+  // Translates other spellings of a stored name to those of the rows; null: there are none.
   std::string (*canonical_name)(std::string_view stored) = nullptr;
 
   void add(TensorRow row) { rows.push_back(std::move(row)); }
 };
 
-// A tensor as it is.
+// A row of one tensor, stored as [out, in].
 TensorRow plain(std::string ours, std::string theirs, Shape shape);
-// One that is stored as [in, out]; `shape` is [out, in].
+// A row of one tensor that is stored as [in, out]; `shape` is [out, in].
 TensorRow transposed(std::string ours, std::string theirs, Shape shape);
 
-// Several tensors of theirs with the same columns (0: vectors), one below the other.
+// A row of several tensors of theirs with the same columns (0: vectors), one below the other.
 struct StackedPart {
   std::string name;
   std::int64_t rows = 0;
 };
 TensorRow stacked(std::string ours, std::span<const StackedPart> parts, std::int64_t columns);
 
-// Several tensors whose rows take turns, so many of each: linear_qkv has for every key/value head
-// its query rows, its key and its value.
+// A row of several tensors whose rows alternate, `rows` of each: linear_qkv has for every key/value
+// head its query rows, its key and its value.
 struct GroupedPart {
   std::string name;
   std::int64_t rows = 0;  // in one group
@@ -71,8 +71,8 @@ struct GroupedPart {
 TensorRow grouped(std::string ours, std::span<const GroupedPart> parts, std::int64_t groups,
                   std::int64_t columns);
 
-// Blocks of a tensor of theirs that is `kinds` stacked parts of `groups` x `rows` rows, where ours
-// has the `kinds` of each group together: q | k | v of all heads to [heads, 3, head size].
+// Blocks of a tensor of theirs that stacks `kinds` parts of `groups` x `rows` rows, while ours has
+// the `kinds` of each group together: q | k | v of all heads to [heads, 3, head size].
 std::vector<RowBlock> regrouped(std::int64_t kinds, std::int64_t groups, std::int64_t rows);
 
 // InternalError unless the parts of each row cover it once, and no name comes twice.

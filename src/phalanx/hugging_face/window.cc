@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kSize = "--window-size";
 constexpr std::string_view kLayers = "--window-attn-skip-freq";
 
-// The number that a text begins with, which is taken from it.
+// Reads the number at the beginning of a text and removes it.
 std::int64_t take_number(std::string_view& rest, std::string_view flag, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, fault] = std::from_chars(rest.data(), rest.data() + rest.size(), value);

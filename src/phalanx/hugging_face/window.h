@@ -1,5 +1,5 @@
 #pragma once
-// Which layers of a model see but the last keys: --window-size and --window-attn-skip-freq.
+// Which layers of a model see only the last keys: --window-size and --window-attn-skip-freq.
 
 #include <cstdint>
 #include <vector>
@@ -9,12 +9,12 @@
 namespace phalanx::hugging_face {
 
 struct Window {
-  std::int64_t keys = 0;     // that a query sees, itself among them; 0: all before it
-  std::vector<bool> layers;  // that have it
+  std::int64_t keys = 0;     // keys that a query sees, itself included; 0: all before it
+  std::vector<bool> layers;  // which layers have the window
 };
 
-// DataError where the flags are not spelt as import and resolved configurations have them: "L,R",
-// and a list of 0 and 1 in brackets, a number or nothing.
+// DataError if the flags are not spelt as import and resolved configurations spell them: "L,R", and
+// a list of 0 and 1 in brackets, a number or nothing.
 Window window_of(const ModelArguments& settings);
 void set_window(const Window& window, ModelArguments& settings);
 

@@ -14,14 +14,14 @@ namespace phalanx::hugging_face {
 
 struct ImportOutput {
   std::filesystem::path directory;     // --output
-  std::vector<InputCopy> copies = {};  // of the tokenizer's files
+  std::vector<InputCopy> copies = {};  // copies of the tokenizer's files
   std::vector<Manifest::InputFile> input_files = {};
-  std::map<std::string, std::string> tokenizer = {};  // its flags
+  std::map<std::string, std::string> tokenizer = {};  // the tokenizer's flags
   std::function<bool()> stop_requested = nullptr;
 };
 
 // Writes a weights-only checkpoint of iteration 0 into a directory that appears when it is
-// complete. False where it was asked to stop: then nothing is there.
+// complete. False if asked to stop: then nothing is written.
 bool write_import(const Import& model, const ImportOutput& output);
 
 }  // namespace phalanx::hugging_face

@@ -14,7 +14,7 @@ namespace {
 // A step is a list of actions: several for each microbatch.
 constexpr std::int64_t kMostMicrobatches = 1'000'000;
 
-// Where a batch comes from and which it is, for messages.
+// The flag of a batch and its value, for messages.
 std::string batch_text(const LayoutConfig& l, const BatchSchedule::Piece& piece) {
   if (l.rampup_batch_size.empty() && l.step_batch_size_schedule.empty()) {
     return fmt::format("--global-batch-size {}", piece.batch);
@@ -24,7 +24,7 @@ std::string batch_text(const LayoutConfig& l, const BatchSchedule::Piece& piece)
                      piece.batch, piece.from);
 }
 
-// "8 or 12 is": the multiples around a batch, of which 0 is none.
+// "8 or 12 is": the multiples next to a batch, without 0.
 std::string neighbours_text(std::int64_t batch, std::int64_t factor) {
   const std::int64_t below = batch / factor * factor;
   const std::int64_t above = below + factor;

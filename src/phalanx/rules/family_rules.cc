@@ -10,7 +10,7 @@
 namespace phalanx {
 
 void check_family_flags(const TrainConfig& config, Faults& faults) {
-  // Targets are variables; these are read alone.
+  // The table needs variables, not constants; they are only read.
   TrainConfig values = config;
   TrainConfig plain;
   for (const TrainFlag& flag : train_flags()) {

@@ -1,5 +1,5 @@
-// The part of resolve() that is about ranks and what is recomputed; the batch is in
-// config_batch.cc, pipelines are in config_pipeline.cc.
+// The part of resolve() that is about ranks and what is recomputed; the batch is in batch_rules.cc,
+// pipelines are in pipeline_rules.cc.
 
 #include <fmt/core.h>
 
@@ -15,10 +15,10 @@
 namespace phalanx {
 namespace {
 
-// More are a typing error; below, no product of three sizes leaves 64 bits.
+// More is a typing error. The product of three sizes up to this fits into 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// Those that can really run at once, unless the flag says otherwise.
+// By default as many threads as the cores can run at the same time.
 void resolve_threads(LayoutConfig& l) {
   const UsableCores cores = usable_cores();
   const std::int64_t ranks = ranks_on_machine(l);
@@ -34,7 +34,7 @@ void resolve_threads(LayoutConfig& l) {
 }  // namespace
 
 void check_offload(const LayoutConfig& l) {
-  constexpr std::int64_t kAlignment = 4096;  // of what goes past the system's page cache
+  constexpr std::int64_t kAlignment = 4096;  // of blocks that bypass the page cache
   if (l.aio_block_size % kAlignment != 0) {
     throw ConfigError("--aio-block-size {} is not a multiple of {}", l.aio_block_size, kAlignment);
   }
@@ -65,7 +65,7 @@ void resolve_ranks(TrainConfig& c) {
   resolve_threads(l);
 }
 
-// What tensor parallelism cuts must come out even.
+// Sizes that tensor parallelism cuts must be divisible by its size.
 void resolve_tensor_parallelism(TrainConfig& c) {
   LayoutConfig& l = c.layout;
   const std::int64_t size = l.tensor_model_parallel_size;

@@ -15,11 +15,10 @@
 namespace phalanx {
 namespace {
 
-// Flags that make sense with something else alone have the values that they have where they are
-// not given.
+// Checks that flags which need another flag have their defaults without it.
 void require_defaults(const TrainConfig& config, std::initializer_list<std::string_view> names,
                       std::string_view needed) {
-  TrainConfig values = config;  // targets are variables; these are read alone
+  TrainConfig values = config;  // the table needs variables; they are only read
   TrainConfig plain;
   for (const std::string_view name : names) {
     const TrainFlag* flag = find_train_flag(name);
@@ -49,7 +48,8 @@ void resolve_positions(TrainConfig& c) {
   }
 }
 
-// The switches and --activation-func --gated-linear-unit are two ways to say it.
+// An activation can be set by switches (--swiglu, ...) or by --activation-func and
+// --gated-linear-unit.
 void resolve_activation(ModelConfig& m) {
   const auto exclude = [](std::string_view one, std::string_view other) {
     throw ConfigError("{} and {} exclude each other: give one", one, other);
@@ -131,7 +131,7 @@ void check_rotary(const TrainConfig& c) {
   }
 }
 
-// In one form, so that equal windows are equal texts.
+// Brings the window's flags into canonical form, so that equal windows are equal texts.
 void resolve_window(ModelConfig& m) {
   const std::int64_t window = window_from_text(m.window_size);
   if (window == 0) {
@@ -142,7 +142,7 @@ void resolve_window(ModelConfig& m) {
   m.window_size = fmt::format("{},0", window - 1);
   if (m.window_attn_skip_freq.empty())
     m.window_attn_skip_freq = fmt::format("[1]*{}", m.num_layers);
-  window_layers_from_text(m.window_attn_skip_freq, m.num_layers);  // throws where it is none
+  window_layers_from_text(m.window_attn_skip_freq, m.num_layers);  // throws if it is malformed
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void resolve_model(TrainConfig& c) {
   resolve_positions(c);
   resolve_activation(m);
   if (m.ffn_hidden_size == 0) {
-    // A third of the weights less in each of three matrices as in two, in whole tiles.
+    // Three matrices instead of two: each is a third smaller, rounded to whole tiles.
     m.ffn_hidden_size = m.swiglu ? 8 * m.hidden_size / 3 / 64 * 64 : 4 * m.hidden_size;
     if (m.ffn_hidden_size == 0) {
       throw ConfigError("--swiglu with --hidden-size {} needs --ffn-hidden-size", m.hidden_size);
@@ -173,7 +173,7 @@ void resolve_model(TrainConfig& c) {
     throw ConfigError("--num-attention-heads {} is not a multiple of --num-query-groups {}",
                       m.num_attention_heads, m.num_query_groups);
   }
-  // It adds what linears have already.
+  // If all linears have a bias, the flag adds nothing.
   if (!m.disable_bias_linear) m.add_qkv_bias = false;
   check_rotary(c);
   resolve_window(m);

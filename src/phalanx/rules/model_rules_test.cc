@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// As the command line says it, behind sizes of a small model.
+// The configuration of a command line: sizes of a small model, then `arguments`.
 TrainConfig parsed(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"--num-layers",
                                   "4",
@@ -312,7 +312,7 @@ TEST(ConfigModel, KeysOfMegatronsYamlFiles) {
   EXPECT_EQ(*t.rotary, (ops::Rotary{.dimensions = 12, .interpolation = 2.0}));
 }
 
-// Of weights made with others nothing goes on, with --finetune neither where they do not fit.
+// A resumed run must have the values of its weights; with --finetune those that decide their shape.
 TEST(ConfigModel, ClassesOfAResumedRun) {
   const auto class_of = [](const char* name) { return find_train_flag(name)->spec.resume; };
   for (const char* name :

@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// Samples are counted in 64 bits, and sums of such counts are made.
+// A limit, so that sums of counts of samples fit into 64 bits.
 void require_countable(std::string_view flag, std::int64_t times, std::int64_t batch) {
   if (static_cast<double>(times) * static_cast<double>(batch) < std::exp2(61)) return;
   throw ConfigError("{} {} x a global batch of {} are more samples than 64 bits count", flag, times,
@@ -136,7 +136,7 @@ void check_learning_rate(const TrainConfig& c) {
     throw ConfigError(
         "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples: give one");
   }
-  if (!o.lr) return;  // a plan's
+  if (!o.lr) return;  // in a plan
   if (o.min_lr > *o.lr) throw ConfigError("--min-lr {} is above --lr {}", o.min_lr, *o.lr);
   if (o.lr_warmup_init > *o.lr) {
     throw ConfigError("--lr-warmup-init {} is above --lr {}", o.lr_warmup_init, *o.lr);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kDefaultSchedule = "1f1b";
 
-// How many chunks a rank has, where a flag says so.
+// The number of chunks of a rank, if a flag says it.
 void resolve_virtual_stages(TrainConfig& c) {
   const std::int64_t ranks = c.layout.pipeline_model_parallel_size;
   const std::int64_t layers = c.layout.num_layers_per_virtual_pipeline_stage;
@@ -36,7 +36,7 @@ void resolve_virtual_stages(TrainConfig& c) {
   given = stages;
 }
 
-// What weights that other microbatches have not seen yet cannot be trained with.
+// Refuses what cannot be combined with stale weights.
 void refuse_with_stale_weights(const TrainConfig& c) {
   const auto refuse = [&](bool is_given, std::string_view flag, std::string_view reason) {
     if (!is_given) return;
@@ -94,7 +94,7 @@ void check_standalone_embedding(const TrainConfig& c, const Placement& placement
   }
 }
 
-// Of one stack: as many stages as the schedule has.
+// Checks a model of one stack: the schedule's stages must get layers.
 void check_stack(const TrainConfig& c, const Placement& placement) {
   check_standalone_embedding(c, placement);
   const int alone = c.layout.standalone_embedding_stage ? 1 : 0;
@@ -123,13 +123,13 @@ void resolve_split_pipeline(TrainConfig& c) {
   check_split(schedule_kind(l.pipeline_schedule));
   const Placement placement =
       schedule_kind(l.pipeline_schedule).placement(schedule_request(l, num_microbatches(l)));
-  stage_ranges(c, placement);  // throws where layers do not come out even
+  stage_ranges(c, placement);  // throws if the layers cannot be divided
 }
 
 }  // namespace
 
 void resolve_pipeline(TrainConfig& c) {
-  // An unknown name is told before what does not fit it.
+  // An unknown name is reported before flags that do not fit it.
   if (!c.layout.pipeline_schedule.empty()) schedule_kind(c.layout.pipeline_schedule);
   if (c.layout.pipeline_model_parallel_size == 1) {
     const auto refuse = [](bool is_given, std::string_view flag) {

@@ -28,7 +28,7 @@ void check_precision(const ModelConfig& m) {
   }
 }
 
-// No sum of sizes that follow from these may leave 64 bits; such a model is a typing error.
+// Sums of sizes that follow from these must fit into 64 bits; a larger model is a typing error.
 void check_size(const TrainConfig& c) {
   const ModelConfig& m = c.model;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
@@ -64,7 +64,7 @@ void check_run(const RunConfig& r) {
   if (r.skip_train && r.eval_iters == 0) {
     throw ConfigError("--skip-train and --eval-iters 0 leave nothing to do: leave one out");
   }
-  iterations_to_skip(r);  // throws where one is no number
+  iterations_to_skip(r);  // throws if one is not a number
   for (const std::string& name : r.allow_changed) {
     const TrainFlag* flag = find_train_flag(name);
     if (flag == nullptr || flag->target == nullptr) {
@@ -113,7 +113,7 @@ void resolve(TrainConfig& config, bool for_training) {
   faults.hold([&] { check_loss_scale(config.optimizer); });
   faults.hold([&] { check_run(config.run); });
   const bool has_decay = faults.hold([&] { resolve_weight_decay(config.optimizer); });
-  // Products of sizes are formed behind this check alone.
+  // Only after this check may sizes be multiplied.
   if (has_model && has_batch && faults.hold([&] { check_size(config); })) {
     faults.hold([&] { resolve_tensor_parallelism(config); });
     faults.hold([&] { resolve_recomputation(config); });

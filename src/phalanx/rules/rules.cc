@@ -10,10 +10,10 @@
 namespace phalanx {
 
 void check_values(const TrainConfig& config, bool for_training, Faults& faults) {
-  // Targets are variables; these are read alone.
+  // The table needs variables, not constants; they are only read.
   TrainConfig values = config;
   TrainConfig plain;
-  // Whether another flag that is given stands in for one that must be.
+  // Whether a flag that is given replaces a required one.
   const auto is_excused = [&](const FlagSpec& spec) {
     return std::ranges::any_of(words_of(spec.required_unless), [&](std::string_view name) {
       const TrainFlag* other = find_train_flag(name);

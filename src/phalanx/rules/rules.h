@@ -1,42 +1,42 @@
 #pragma once
 // The parts of resolve(), each about one part of the configuration: they derive what was left open
-// and judge what contradicts. What a value may be by itself stands in the table of flags.
+// and judge what contradicts. Which values a single flag may have is said in flag_table/.
 
 #include "phalanx/settings/faults.h"
 #include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 
-// Every value is one that its flag may have, and what must be given is.
+// Checks every value by the row of its flag, and that required flags are given.
 void check_values(const TrainConfig& config, bool for_training, Faults& faults);
 
-// Sizes of layers that the flags leave open, and what flags of layers go together.
+// Derives sizes of layers that the flags leave open, and checks flags of layers against each other.
 void resolve_model(TrainConfig& config);
-// No flag of another model family is given.
+// Refuses flags of other model families.
 void check_family_flags(const TrainConfig& config, Faults& faults);
 // --encoder-pipeline-model-parallel-size becomes the split rank of one pipeline.
 void resolve_encoder_ranks(LayoutConfig& layout);
 
 void resolve_ranks(TrainConfig& config);
-// With the ranks resolved.
+// Needs resolved ranks.
 void resolve_batch(TrainConfig& config);
-// With model and ranks resolved.
+// Needs resolved model and ranks.
 void resolve_tensor_parallelism(TrainConfig& config);
-// With the ranks resolved.
+// Needs resolved ranks.
 void resolve_data_parallelism(LayoutConfig& layout);
 // How files of states are read and written.
 void check_offload(const LayoutConfig& layout);
 void resolve_recomputation(TrainConfig& config);
-// The schedule, its virtual stages and their layers; with the batch and the ranks resolved.
+// The schedule, its virtual stages and their layers. Needs resolved batch and ranks.
 void resolve_pipeline(TrainConfig& config);
 
 void resolve_weight_decay(OptimizerConfig& optimizer);
-// Whether the flags of each optimizer go with the one that is asked for.
+// Refuses flags of another optimizer than the chosen one.
 void check_optimizer(const OptimizerConfig& optimizer);
 void check_loss_scale(const OptimizerConfig& optimizer);
-// With the batch resolved.
+// Needs the resolved batch.
 void check_length(const TrainConfig& config, bool for_training);
-// With length and weight decay resolved.
+// Needs resolved length and weight decay.
 void check_learning_rate(const TrainConfig& config);
 
 }  // namespace phalanx

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kStrategies = {"no_shard", "optim", "optim_grads",
                                                          "optim_grads_params"};
 
-// Flags that say how something is done that is not done.
+// Refuses flags about something that the run does not do.
 void refuse_idle(const LayoutConfig& l) {
   const LayoutConfig plain;
   const auto refuse = [&](bool given, std::string_view flag, std::string_view needs) {
@@ -54,7 +54,7 @@ void check_files(const LayoutConfig& l) {
 
 std::int64_t zero_stage(const LayoutConfig& l) {
   const auto named = std::ranges::find(kStrategies, l.data_parallel_sharding_strategy);
-  // Parameters in files are cut at least.
+  // Parameters in files need at least this sharding.
   std::int64_t stage = l.zero_stage == 0 && !l.offload_parameters_to.empty() ? 3 : l.zero_stage;
   if (named != kStrategies.end()) {
     stage = named - kStrategies.begin();

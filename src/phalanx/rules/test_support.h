@@ -1,6 +1,5 @@
 #pragma once
-// A small run that resolve() takes as it is, and what becomes of it when a flag is changed: for
-// tests of the rules.
+// For tests of the rules: a small run that resolve() accepts, and helpers that change a flag of it.
 
 #include <gtest/gtest.h>
 

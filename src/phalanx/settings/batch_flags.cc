@@ -15,7 +15,7 @@
 namespace phalanx {
 namespace {
 
-// Every batch has programs of its own.
+// A limit, because every batch has programs of its own.
 constexpr std::int64_t kMostBatches = 10'000;
 constexpr double kMostSamples = 9007199254740992.0;  // up to here doubles are whole numbers
 

@@ -1,5 +1,5 @@
 #pragma once
-// The global batch as its flags give it: one size, --rampup-batch-size or
+// The schedule of the global batch that the flags ask for: one size, --rampup-batch-size or
 // --step-batch-size-schedule.
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace phalanx {
 
-// ConfigError where the flags say nothing that can be a schedule.
+// ConfigError if the flags make no schedule.
 BatchSchedule given_batches(const TrainConfig& config);
 
 // "--rampup-batch-size 8 4 1000", for messages.

@@ -10,7 +10,8 @@ namespace {
 
 using Piece = BatchSchedule::Piece;
 
-// The first count of samples at which the ramp has made `steps` of its steps, as doubles divide.
+// The first number of samples at which the ramp has made `steps` steps, computed with doubles as
+// Megatron does.
 std::int64_t begin_of_step(std::int64_t steps, double samples_per_step) {
   const auto has_made = [&](std::int64_t consumed) {
     return static_cast<double>(consumed) / samples_per_step >= static_cast<double>(steps);
@@ -33,7 +34,7 @@ std::vector<Piece> pieces_of(const BatchSchedule::Rampup& rampup, std::int64_t g
     const std::int64_t begin = begin_of_step(step, samples_per_step);
     if (begin > rampup.samples) break;
     const std::int64_t batch = rampup.start + step * rampup.increment;
-    // Steps of less than a sample: the last of those that begin together counts.
+    // If steps are shorter than a sample, several begin together and the last one counts.
     if (pieces.back().from == begin) pieces.pop_back();
     pieces.push_back({.from = begin, .batch = batch});
   }

@@ -12,7 +12,7 @@ namespace phalanx {
 
 class BatchSchedule {
  public:
-  // From this many consumed samples on, until the next piece.
+  // The piece begins when this many samples have been consumed, and ends where the next one begins.
   struct Piece {
     std::int64_t from = 0;
     std::int64_t batch = 1;  // samples
@@ -25,25 +25,25 @@ class BatchSchedule {
     std::int64_t samples = 1;
   };
 
-  // Pieces begin at 0 and further and further on.
+  // The first piece begins at 0; they are in ascending order.
   explicit BatchSchedule(const std::vector<Piece>& pieces);
   explicit BatchSchedule(std::int64_t batch)
       : BatchSchedule(std::vector<Piece>{{.from = 0, .batch = batch}}) {}
-  // Megatron's formula: `global_batch` behind the ramp's samples, until then START + n INCREMENT
-  // with n the whole part of consumed / (samples / increments), in doubles. `global_batch` must be
-  // START and whole INCREMENTs.
+  // Megatron's formula: during the ramp START + n INCREMENT, with n the whole part of consumed /
+  // (samples / increments), in doubles; `global_batch` after it. `global_batch` must be START plus
+  // a whole number of INCREMENTs.
   BatchSchedule(const Rampup& rampup, std::int64_t global_batch);
 
   std::int64_t at(std::int64_t consumed_samples) const;
-  // The first count of consumed samples behind this one at which the batch is another.
+  // The next number of consumed samples at which the batch changes.
   std::optional<std::int64_t> next_change(std::int64_t consumed_samples) const;
-  // The batch that it ends with.
+  // The batch of the last piece.
   std::int64_t last() const { return pieces_.back().batch; }
   std::int64_t smallest() const;
   std::int64_t largest() const;
-  // Neighbours have different batches.
+  // Neighbouring pieces have different batches.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // Every batch as the largest multiple of `divisor` that is not above it.
+  // The same schedule with every batch rounded down to a multiple of `divisor`.
   BatchSchedule rounded_down(std::int64_t divisor) const;
 
  private:

@@ -1,4 +1,4 @@
-// The views of a resolved configuration; resolve() is in config.cc.
+// The views of a resolved configuration; resolve() is in rules/resolve.cc.
 
 #include "phalanx/settings/config_views.h"
 
@@ -90,7 +90,7 @@ ScheduleRequest schedule_request(const LayoutConfig& c, std::int64_t microbatche
   return {.ranks = static_cast<int>(c.pipeline_model_parallel_size),
           .microbatches = static_cast<int>(microbatches * iterations),
           .chunks = static_cast<int>(c.num_virtual_stages_per_pipeline_rank),
-          // One stage has both stacks, whatever is given.
+          // With one stage, it has both stacks, whatever the flags say.
           .split = c.pipeline_model_parallel_size == 1
                        ? 0
                        : static_cast<int>(c.pipeline_model_parallel_split_rank),
@@ -141,7 +141,7 @@ std::vector<StageRange> stage_ranges(const TrainConfig& c, const Placement& plac
 }
 
 RecomputePlan recompute_plan(const TrainConfig& c) {
-  // Selective recomputation is within the attention of a layer: the layers' own business.
+  // Selective recomputation happens inside attention, so the layers do it themselves.
   if (c.layout.recompute_granularity != "full") return {};
   return {.method = c.layout.recompute_method == "uniform" ? RecomputePlan::Method::kUniform
                                                            : RecomputePlan::Method::kBlock,

@@ -23,7 +23,7 @@ const std::vector<std::string>& words_of_split(const DataConfig& data, std::size
   return kind == 0 ? data.train_data_path : kind == 1 ? data.valid_data_path : data.test_data_path;
 }
 
-// Where the data comes from, a flag each; those of the splits count as one.
+// The flags that say where data comes from; those of the splits count as one.
 std::vector<std::string_view> sources_of(const DataConfig& data) {
   std::vector<std::string_view> sources;
   if (!data.data_path.empty()) sources.push_back(kCommonFlag);
@@ -58,14 +58,14 @@ void check_sources(const DataConfig& data, bool for_training) {
 
 void check_validation_sets(const DataConfig& data) {
   if (!data.multiple_validation_sets) return;
-  if (!data.per_split_data_args_path.empty()) return;  // judged when it is read
+  if (!data.per_split_data_args_path.empty()) return;  // checked when it is read
   if (data.valid_data_path.empty()) {
     throw ConfigError("--multiple-validation-sets needs {} or {}: its prefixes are the sets",
                       kSplitFlags[1], kSplitArgsFlag);
   }
 }
 
-// Weights have a meaning in a blend alone.
+// Weights have a meaning only in a blend.
 void check_sets(const DataConfig& data, const SplitBlends& blends) {
   const auto& valid = blends[static_cast<std::size_t>(SplitKind::kValid)];
   if (data.multiple_validation_sets && valid && !valid->weights.empty()) {
@@ -149,7 +149,7 @@ std::map<std::string, std::string> order_arguments(const TrainConfig& config,
   if (sampler_type(config.data) == SamplerType::kCyclic) {
     const std::int64_t micro = config.layout.micro_batch_size;
     const std::int64_t ranks = data_parallel_size(config.layout);
-    // Without shards their product alone matters.
+    // Without shards only their product matters.
     arguments[std::string(kCyclicOrder)] =
         config.data.no_data_sharding
             ? fmt::format("{} samples in a microbatch of all ranks", micro * ranks)

@@ -12,8 +12,7 @@ struct DiskRates {
   double read = 0.0;
   double written = 0.0;
 };
-// Of --disk-bandwidth; nothing where it is not given. ConfigError where it is not two numbers above
-// zero.
+// The value of --disk-bandwidth, if it is given. ConfigError unless it is two numbers above zero.
 std::optional<DiskRates> disk_rates(const LayoutConfig& layout);
 
 }  // namespace phalanx

@@ -1,5 +1,5 @@
 #pragma once
-// What is wrong with a configuration: all faults are told at once.
+// Collects what is wrong with a configuration, so that all faults are reported at once.
 
 #include <string>
 #include <utility>
@@ -11,7 +11,7 @@ namespace phalanx {
 
 class Faults {
  public:
-  // Whether the rules hold; what they throw as a ConfigError is kept.
+  // Runs `rules` and keeps the ConfigError that they throw. Returns whether they threw none.
   template <typename Rules>
   bool hold(const Rules& rules) {
     try {
@@ -24,7 +24,7 @@ class Faults {
   }
   void add(std::string message) { messages_.push_back(std::move(message)); }
   bool empty() const { return messages_.empty(); }
-  // ConfigError with a line for each, if there are any.
+  // Throws a ConfigError with a line for each fault, if there are any.
   void raise() const;
 
  private:

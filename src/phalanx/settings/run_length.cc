@@ -12,15 +12,16 @@ using Stretch = RunLength::Stretch;
 
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
-// From an iteration to the last; the batch decides how many fit into the samples.
+// A stretch from an iteration to the last; the batch decides how many iterations fit into the
+// samples.
 std::vector<Stretch> stretches_of(const BatchSchedule& batches, const RunConfig& run,
                                   std::int64_t iteration, std::int64_t consumed) {
   std::vector<Stretch> stretches;
   while (true) {
     const std::int64_t batch = batches.at(consumed);
     const std::int64_t end = batches.next_change(consumed).value_or(kForever);
-    // What the stretch would have without an end of the run: it changes where the samples of its
-    // iterations have come to the next batch's.
+    // The length of the stretch if the run did not end: until its samples reach the next piece of
+    // the schedule.
     const std::int64_t whole =
         end == kForever ? kForever : (end - consumed) / batch + ((end - consumed) % batch > 0);
     const std::int64_t left = run.train_samples > 0 ? (run.train_samples - consumed) / batch

@@ -1,6 +1,6 @@
 #pragma once
-// How far a run goes and what it reads, from where it begins: counted in consumed samples, so it
-// does not matter of what size the batches were before.
+// How far a run goes and which samples it reads. Everything is counted in consumed samples, so the
+// sizes of earlier batches do not matter.
 
 #include <cstdint>
 #include <optional>
@@ -17,53 +17,54 @@ struct RunPosition {
   std::int64_t iteration = 0;
   std::int64_t consumed_train_samples = 0;
   std::int64_t consumed_valid_samples = 0;
-  // An evaluation of this very iteration was given up: it comes before anything else.
+  // The evaluation after this iteration was given up; it is made before anything else.
   bool evaluation_is_due = false;
 };
 
 class RunLength {
  public:
-  // Iterations of one batch, one after the other.
+  // Consecutive iterations with the same global batch.
   struct Stretch {
-    std::int64_t begin = 0;             // the iterations that are done before
-    std::int64_t consumed_samples = 0;  // by them
+    std::int64_t begin = 0;             // iterations before the stretch
+    std::int64_t consumed_samples = 0;  // samples that they consumed
     std::int64_t iterations = 0;
     std::int64_t global_batch = 0;
     std::int64_t end() const { return begin + iterations; }
   };
 
-  // Of a resolved configuration. One without --train-iters and --train-samples (a plan's) has no
+  // `config` is resolved. Without --train-iters and --train-samples (in a plan) there are no
   // iterations.
   explicit RunLength(const TrainConfig& config, const RunPosition& begin = {});
 
   const RunPosition& begin() const { return begin_; }
-  // The run ends after this iteration: begin().iteration where nothing is left to train. Of
-  // --train-samples only whole batches are trained: it ends before the first one that is too large.
+  // The last iteration of the run; begin().iteration if nothing is left to train. --train-samples
+  // is rounded down to whole batches.
   std::int64_t last_iteration() const {
     return stretches_.empty() ? begin_.iteration : stretches_.back().end();
   }
-  // Of --train-samples, what is too little for another global batch and is not trained.
+  // The part of --train-samples that does not fill a global batch and is not trained.
   std::int64_t left_over() const { return left_over_; }
-  // Whether the validation data is evaluated after this iteration, the last evaluation apart.
+  // Whether the validation data is evaluated after this iteration. The evaluation at the end of the
+  // run does not count.
   bool evaluates_after(std::int64_t iteration) const;
-  // Samples of the iteration that begins when this many have been consumed.
+  // The global batch of the iteration that begins after this many consumed samples.
   std::int64_t global_batch(std::int64_t consumed_samples) const {
     return batches_.at(consumed_samples);
   }
-  // Samples of every iteration of an evaluation: the last batch of the schedule's.
+  // The global batch of evaluations: the last one of the schedule.
   std::int64_t evaluation_batch() const { return batches_.last(); }
   const BatchSchedule& batches() const { return batches_; }
-  // What the run trains, from its begin to its end; neighbours have different batches.
+  // The stretches that the run trains, in order; neighbours have different batches.
   const std::vector<Stretch>& stretches() const { return stretches_; }
-  // The stretch that begins after this iteration, unless it is the run's first.
+  // The stretch that begins after this iteration; none for the run's first stretch.
   const Stretch* change_after(std::int64_t iteration) const;
-  // The next iteration behind this one after which the batch changes or the run ends.
+  // The next iteration after which the batch changes or the run ends.
   std::int64_t end_of_stretch(std::int64_t iteration) const;
 
-  // What the flags ask of each split in a run from the beginning: the counts that decide the order
-  // of a new run's data. As in Megatron, iterations count as if all had the largest batch.
+  // The samples that a new run asks of each split. These counts decide the order of its data. As in
+  // Megatron, iterations count as if all had the largest batch.
   SampleCounts requested() const;
-  // What this run reads up to: the samples consumed before it, and its own.
+  // The samples up to the end of this run: those consumed before it, and its own.
   SampleCounts needed() const;
 
  private:

@@ -1,11 +1,10 @@
 #pragma once
 // The settings of a training run, in six parts: what is computed, how it lies on ranks, what it
 // reads, what makes ids of text, how weights are updated, and how the run goes. Fields are named
-// after Megatron's flags
-// (--num-layers is num_layers) and have Megatron's defaults. A room is handed the parts it uses;
-// who needs a trained model without its run takes the model and the data and leaves the rest out.
-// Sizes that a flag leaves open are derived by resolve() (rules/resolve.h), which also refuses
-// contradictions. What follows from the settings is in config_views.h.
+// after Megatron's flags (--num-layers is num_layers) and have Megatron's defaults. A room takes
+// only the parts that it uses: inference, for example, takes the model and the data. Sizes that a
+// flag leaves open are derived by resolve() (rules/resolve.h), which also refuses contradictions.
+// What follows from the settings is in config_views.h.
 
 #include <cstdint>
 #include <map>
@@ -23,8 +22,8 @@ struct ModelConfig {
   // The name of the family (families/family.h): the word behind the command, no flag.
   std::string family = "gpt";
 
-  std::int64_t num_layers = 0;          // of the only stack, or of the encoder
-  std::int64_t decoder_num_layers = 0;  // of the decoder, where there is one; 0: as num_layers
+  std::int64_t num_layers = 0;          // layers of the only stack, or of the encoder
+  std::int64_t decoder_num_layers = 0;  // layers of the decoder, if there is one; 0: as num_layers
   std::int64_t hidden_size = 0;
   std::int64_t ffn_hidden_size = 0;
   std::int64_t num_attention_heads = 0;
@@ -48,7 +47,7 @@ struct ModelConfig {
   std::int64_t rope_original_max_positions = 8192;
   double yarn_beta_fast = 32.0;
   double yarn_beta_slow = 1.0;
-  double yarn_attention_factor = 0.0;  // 0: derived of the scaling's factor
+  double yarn_attention_factor = 0.0;  // 0: derived from the scaling's factor
   bool yarn_no_truncate = false;
   std::int64_t relative_attention_num_buckets = 32;
   std::int64_t relative_attention_max_distance = 128;
@@ -59,22 +58,22 @@ struct ModelConfig {
   std::string normalization = "LayerNorm";  // LayerNorm, RMSNorm
   bool apply_layernorm_1p = false;          // norm weights are kept less 1
   double norm_epsilon = 1e-5;
-  // resolve() makes activation_func and gated_linear_unit say what the switches say, and the other
-  // way round. gelu, relu, silu, squaredrelu; swiglu until then.
+  // gelu, relu, silu, squaredrelu; before resolve() also swiglu. resolve() makes activation_func,
+  // gated_linear_unit and the older switches agree.
   std::string activation_func = "gelu";
   bool gated_linear_unit = false;
   bool swiglu = false;
   bool squared_relu = false;
   bool disable_bias_linear = false;
-  bool add_qkv_bias = false;  // although linears have none
+  bool add_qkv_bias = false;  // even if other linears have no bias
   bool qk_layernorm = false;
-  double attention_scale = 0.0;  // of the scores; 0: 1 / sqrt(kv_channels)
-  // Keys before and behind a query that it sees; before negative: all.
+  double attention_scale = 0.0;  // factor of the scores; 0: 1 / sqrt(kv_channels)
+  // How many keys before and after itself a query sees; negative: all before it.
   std::string window_size = "-1,0";
-  // Which layers have it: every one but each N-th, or a list of 0 and 1.
+  // Which layers have the window: "N" for all but every N-th, or a list of 0 and 1.
   std::string window_attn_skip_freq;
-  bool scale_decoder_output = false;  // T5: by 1 / sqrt(hidden_size), before the output matrix
-  bool disable_output_bias = false;   // T5: of the logits
+  bool scale_decoder_output = false;  // T5: times 1 / sqrt(hidden_size), before the output matrix
+  bool disable_output_bias = false;   // T5: no bias of the logits
   bool untie_embeddings_and_output_weights = false;
   bool no_bias_gelu_fusion = false;  // exact erf GeLU instead of the tanh form
   double init_method_std = 0.02;
@@ -88,8 +87,9 @@ struct ModelConfig {
   std::string attention_backend = "fused";  // fused, unfused
 };
 
-// How it lies on ranks. The world of a run is --nproc or what a launcher says, that of a plan
-// --world-size; data parallelism is what tensor, pipeline and context parallelism leave of it.
+// How it lies on ranks. The world size of a run comes from --nproc or from a launcher, that of a
+// plan from --world-size. The data-parallel size is the world size divided by the tensor, pipeline
+// and context sizes.
 struct LayoutConfig {
   std::int64_t world_size = 1;
   std::int64_t local_size = 0;  // ranks that share this machine's cores; 0: all
@@ -98,15 +98,15 @@ struct LayoutConfig {
   std::int64_t context_parallel_size = 1;
   bool sequence_parallel = false;
   bool use_tp_pp_dp_mapping = false;
-  // Reductions of input gradients are awaited at once.
+  // The reduction of an input gradient is waited for before the next operation.
   bool no_async_tensor_model_parallel_allreduce = false;
 
-  std::int64_t threads_per_rank = 0;  // 0: the cores shared out among the ranks
-  std::string threads_reason;         // where resolve() has them from, for people
+  std::int64_t threads_per_rank = 0;  // 0: the machine's cores divided by its ranks
+  std::string threads_reason;         // how resolve() chose threads_per_rank, for the log
   bool no_cpu_affinity = false;       // ranks are bound to no cores
 
   std::int64_t micro_batch_size = 0;
-  std::int64_t global_batch_size = 0;                 // where it changes, the last one
+  std::int64_t global_batch_size = 0;                 // the last one, if it changes
   std::vector<std::string> rampup_batch_size;         // START, INCREMENT, SAMPLES
   std::vector<std::string> step_batch_size_schedule;  // TOKENS:BATCH, or several between blanks
   bool decrease_batch_size_if_needed = false;
@@ -121,15 +121,14 @@ struct LayoutConfig {
   std::int64_t pipeline_drain_interval = 10;           // asynchronous schedules: iterations
   // The first stage has the embedding and no layer.
   bool standalone_embedding_stage = false;
-  // Of an encoder and a decoder. resolve() makes the split rank of the encoder's sizes, and the
-  // pipeline's size that of both stacks together.
+  // For an encoder and a decoder. resolve() derives the split rank from the encoder's sizes, and
+  // makes the pipeline's size that of both stacks together.
   std::int64_t pipeline_model_parallel_split_rank = 0;    // the decoder's first; 0: not given
   std::int64_t encoder_pipeline_model_parallel_size = 0;  // 0: not given
   std::int64_t encoder_tensor_model_parallel_size = 0;    // 0: as the decoder's
 
-  // Data parallelism.
-  // How much of a rank's states is cut over data parallelism: stages of ZeRO. resolve() makes one
-  // thing of the four ways to say it.
+  // Data parallelism. How much of a rank's states is sharded over data-parallel ranks: the stage of
+  // ZeRO. There are four ways to set it; resolve() makes them agree.
   std::int64_t zero_stage = 0;
   bool use_distributed_optimizer = false;       // stage 1, at least
   std::string data_parallel_sharding_strategy;  // "", no_shard, optim, optim_grads, ..._params
@@ -145,12 +144,12 @@ struct LayoutConfig {
 
   // Directories of fast disks for states that need not lie in memory; "": they do.
   std::string offload_optimizer_to;    // main parameters, moments and the shard of gradients
-  std::string offload_parameters_to;   // weights, but for the units that passes read
+  std::string offload_parameters_to;   // weights, except those of units that a pass is reading
   std::string offload_activations_to;  // what forward saves for backward
   double offload_fraction = 1.0;       // of the optimizer's states
   // How those files are read and written.
   std::int64_t aio_block_size = std::int64_t{1} << 20;  // bytes
-  std::int64_t aio_queue_depth = 8;                     // blocks under way at once
+  std::int64_t aio_queue_depth = 8;                     // blocks that are moved at once
   std::string disk_bandwidth;  // "READ,WRITE" GB/s, for predictions; "": not known
 
   // Recomputation of activations.
@@ -171,10 +170,10 @@ struct DataConfig {
   std::string per_split_data_args_path;  // JSON
   bool mock_data = false;
   std::string split = "969, 30, 1";
-  std::int64_t seq_length = 0;             // of the only stack, or of the encoder
-  std::int64_t decoder_seq_length = 0;     // of the decoder, where there is one; 0: not given
+  std::int64_t seq_length = 0;             // tokens of the only stack, or of the encoder
+  std::int64_t decoder_seq_length = 0;     // tokens of the decoder, if there is one; 0: not given
   double mask_prob = 0.15;                 // BERT and T5
-  double short_seq_prob = 0.1;             // likewise
+  double short_seq_prob = 0.1;             // BERT and T5
   std::string data_order = "megatron";     // megatron, sequential
   std::string data_cache_path;             // "": none
   std::string dataloader_type = "single";  // single, cyclic
@@ -203,7 +202,7 @@ struct OptimizerConfig {
   std::string lr_wsd_decay_style = "exponential";
   std::int64_t lr_wsd_decay_iters = 0;    // 0: not given
   std::int64_t lr_wsd_decay_samples = 0;  // 0: not given
-  // Of the word table and the output layer, where they have rates of their own.
+  // Rates of the word table and the output layer, if they differ from the others.
   std::optional<double> decoupled_lr;
   std::optional<double> decoupled_min_lr;
   bool override_opt_param_scheduler = false;
@@ -243,7 +242,7 @@ struct RunConfig {
   std::int64_t train_samples = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_in_mins = 0.0;
-  std::string exit_signal = "SIGTERM";          // asks a run to stop, beside SIGTERM and SIGINT
+  std::string exit_signal = "SIGTERM";          // asks a run to stop, as SIGTERM and SIGINT do
   bool skip_train = false;                      // only the last evaluations
   std::vector<std::string> iterations_to_skip;  // by number, as the log counts them
   // A loss or gradient that is not finite skips its step instead of ending the run.
@@ -261,7 +260,7 @@ struct RunConfig {
   std::string save;
   std::int64_t save_interval = 0;
   std::string load;
-  std::string pretrained_checkpoint;  // where --load has nothing: a new run from these weights
+  std::string pretrained_checkpoint;  // used if --load has nothing: a new run from these weights
   std::int64_t ckpt_step = 0;
   bool no_save_optim = false;
   bool no_load_optim = false;
@@ -271,8 +270,8 @@ struct RunConfig {
   std::int64_t keep_last = 3;
   std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
-  // How often this job was started again, and by whom: the environment says so, no flag.
-  std::int64_t restarts = 0;  // the most of them
+  // How often this job was started again, and by which launchers; read from the environment.
+  std::int64_t restarts = 0;  // the largest of their counts
   std::vector<JobName> job;
 
   // Validation.
@@ -282,7 +281,7 @@ struct RunConfig {
   // Logging.
   std::int64_t log_interval = 100;
   bool log_throughput = false;
-  std::int64_t log_memory_interval = 0;  // 0: with the first line alone
+  std::int64_t log_memory_interval = 0;  // 0: only with the first line
   std::int64_t timing_log_level = 0;
   std::string timing_log_option = "minmax";  // max, minmax, all
   std::string tensorboard_dir;               // "": nothing is written for TensorBoard
@@ -295,7 +294,7 @@ struct RunConfig {
   bool log_validation_ppl_to_tensorboard = false;
   bool no_log_learning_rate_to_tensorboard = false;
   bool no_log_loss_scale_to_tensorboard = false;
-  std::string trace;  // where the last iteration's timeline goes
+  std::string trace;  // file for the timeline of the last iteration
 
   bool allow_overcommit = false;  // begin although the memory plan does not fit
 };
@@ -303,7 +302,7 @@ struct RunConfig {
 class ModelFamily;
 
 struct TrainConfig {
-  // Of a family that another program brings; null: one of Phalanx's, which model.family names.
+  // The family of a program that brings its own; null: Phalanx's family of the name model.family.
   std::shared_ptr<const ModelFamily> family;
   // The values of the family's own flags, by name.
   std::map<std::string, std::string> family_options;
@@ -319,8 +318,8 @@ struct TrainConfig {
   RunConfig run;
 };
 
-// The trained model on one rank that computes forward alone: what inference takes of a run's
-// configuration; resolve() follows.
+// The configuration for inference with the trained model: one rank, forward passes only. It is not
+// yet resolved.
 TrainConfig for_inference(const TrainConfig& trained);
 
 }  // namespace phalanx

@@ -35,7 +35,7 @@ class Pattern {
   }
 
  private:
-  // Longer ones are a typing error.
+  // Longer lists are a typing error.
   static constexpr std::int64_t kMostElements = 65536;
   static constexpr int kMostDepth = 32;
 

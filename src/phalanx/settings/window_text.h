@@ -7,13 +7,13 @@
 
 namespace phalanx {
 
-// Keys that a query of a causal stack sees, itself among them, of "L,R" or "(L,R)"; 0: all before
-// it. ConfigError where the text is nothing of the kind, or R is not 0.
+// Reads "L,R" or "(L,R)": how many keys a query of a causal stack sees, itself included; 0: all
+// before it. ConfigError if the text has another form, or R is not 0.
 std::int64_t window_from_text(std::string_view text);
 
-// Which of so many layers have the window: of "N" all but every N-th, or of a list of 0 and 1 as
-// Python writes it, with brackets, parentheses, + and *: "[0]*2+[1]*3". None where the text is
-// empty: all. ConfigError where it is nothing of the kind or the list has another length.
+// Which of `layers` layers have the window. "N": all but every N-th; or a list of 0 and 1 as Python
+// writes it, with brackets, parentheses, + and *: "[0]*2+[1]*3". An empty text gives no list: all
+// layers have it. ConfigError if the text has another form or the list another length.
 std::vector<bool> window_layers_from_text(std::string_view text, std::int64_t layers);
 
 }  // namespace phalanx

@@ -24,7 +24,7 @@ std::string shown(const std::string& text) {
   return json.size() <= kLongest ? json : json.substr(0, kLongest) + "...";
 }
 
-// Reads {"token": id, ...} event by event, for a parsed object would have lost the duplicate keys.
+// Reads {"token": id, ...} event by event, because a parsed object would lose duplicate keys.
 class VocabReader final : public nlohmann::json_sax<Json> {
  public:
   explicit VocabReader(std::string file) : file_(std::move(file)) {}

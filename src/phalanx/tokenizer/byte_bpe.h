@@ -46,7 +46,7 @@ class ByteBpe {
   // Appends the ids of the words of a text. Any number of threads at a time.
   void append_ids(const WordSplitter& splitter, std::string_view text,
                   std::vector<std::int32_t>& ids) const;
-  // Of the words that `next` gives, one after the other, until it gives an empty one.
+  // The same for the words that `next` returns, until it returns an empty one.
   void append_ids(const std::function<std::string_view()>& next,
                   std::vector<std::int32_t>& ids) const;
 

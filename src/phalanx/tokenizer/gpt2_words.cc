@@ -84,7 +84,7 @@ std::size_t Gpt2Words::run_end(std::string_view text, std::size_t at, Kind kind)
   }
 }
 
-// Of a run of white space the last character is left to the word behind it, if there is one.
+// The end of a run of white space. Its last character belongs to the next word, if there is one.
 std::size_t Gpt2Words::space_end(std::string_view text, std::size_t at) const {
   const std::size_t end = run_end(text, at, Kind::kSpace);
   if (end == text.size() || character_at(text, end).kind == Kind::kBroken) return end;

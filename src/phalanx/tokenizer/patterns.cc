@@ -57,7 +57,7 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-// What goes between [ and ].
+// The members of a set, between [ and ].
 constexpr std::string_view kWhiteSpaceSet =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
@@ -303,7 +303,7 @@ class OnigurumaTranslator {
     at_ += 2;
     if (c == 'v') return R"(\x0b)";
     if (c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'a' || c == 'e') return {'\\', c};
-    // Digits and letters would mean something; signs are themselves.
+    // Escaped digits and letters have a meaning; other signs stand for themselves.
     if (c > ' ' && c < 0x7f && !is_digit(c) && !is_letter(c)) return {'\\', c};
     at_ = begin;
     return {};

@@ -113,7 +113,7 @@ void check_flags(const TokenizerType& type, const TokenizerOptions& options) {
   }
 }
 
-// The first is the one that the copies are opened by: the others lie beside it.
+// The first file opens the copies; the others are in the same directory.
 void add_hugging_face_files(const std::string& model, std::vector<TokenizerFile>& files) {
   if (model.empty()) return;
   for (const auto& file : hugging_face_tokenizer_files(model)) {

@@ -53,7 +53,7 @@ struct TokenizerFile {
   std::string path;
   std::string name;  // of the copy
 };
-// Those that the options name, whether they are there or not.
+// The files that the options name, whether they exist or not.
 std::vector<TokenizerFile> tokenizer_files(const TokenizerOptions& options);
 
 }  // namespace phalanx

@@ -61,7 +61,7 @@ void SentencePieceEngine::encode(std::string_view text, std::vector<std::int32_t
   }
 }
 
-// Merges do not see beyond a word, so that a word that comes again has the pieces it had.
+// Merges do not reach beyond a word, so a repeated word has the same pieces.
 std::vector<FoundPiece> SentencePieceEngine::merged(std::string_view text) const {
   if (!keeps_words_apart_) return merge_pieces(index_, text);
   struct Place {
@@ -96,7 +96,7 @@ class SentencePieceEngine::Decoding {
   void append(std::int32_t id) {
     const SentencePieceModel& model = engine_.model_;
     const std::string& text = engine_.index_.piece(id).text;
-    // Of two pieces with one text the reserved one counts, as in the library.
+    // If two pieces have the same text, the reserved one counts, as in the library.
     const SentencePiece& piece = engine_.index_.piece(engine_.index_.id_of(text));
     if (piece.kind == PieceKind::kByte) {
       bytes_ += static_cast<char>(std::stoi(piece.text.substr(3, 2), nullptr, 16));
@@ -119,7 +119,7 @@ class SentencePieceEngine::Decoding {
   }
 
  private:
-  // The blank that the normaliser puts in front is taken away again.
+  // The blank that the normaliser adds in front is removed.
   void append_surface(std::string_view piece) {
     const NormalizerRules& rules = engine_.model_.normalizer;
     if (is_at_start_ && (rules.add_dummy_prefix || rules.remove_extra_whitespaces) &&

@@ -12,7 +12,7 @@
 namespace phalanx {
 namespace {
 
-// So that every count of pieces, bytes and nodes of a trie is an int32.
+// A limit, so that counts of pieces, bytes and nodes of a trie fit into int32.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 // One field of a message in protobuf's wire format.
@@ -260,7 +260,7 @@ class Parser {
     }
   }
 
-  // No two pieces that a text can become are the same, nor two that it cannot.
+  // Pieces that a text can become are unique, and so are the others.
   void find_pieces() {
     std::unordered_map<std::string_view, std::size_t> of_text;
     std::unordered_map<std::string_view, std::size_t> reserved;

@@ -35,7 +35,7 @@ class SentencePieceNormalizer {
     std::size_t bytes;
   };
   Step step(std::string_view text, const SentencePieceTrie& kept) const;
-  // Of the longest string of the map that the text begins with; no bytes where there is none.
+  // The step for the longest string of the map that the text begins with; 0 bytes if there is none.
   Step mapped(std::string_view text) const;
   std::string_view blank() const { return rules_.escape_whitespaces ? kSentencePieceBlank : " "; }
   void append(std::string_view text, std::string& result) const;

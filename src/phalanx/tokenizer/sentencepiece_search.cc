@@ -98,7 +98,7 @@ class Merging {
     if (piece.kind == PieceKind::kUnused) parts_[text] = {first.text, second.text};
   }
 
-  // Unused pieces only help to merge: what is left of them comes apart again, to the last parts.
+  // Unused pieces only help to merge: those that are left are split again into their parts.
   void append_used(std::string_view text, std::vector<FoundPiece>& found) {
     std::vector<std::string_view> rest = {text};
     while (!rest.empty()) {
@@ -177,7 +177,7 @@ std::vector<FoundPiece> UnigramSearch::operator()(const SentencePieceIndex& inde
     furthest = std::max(furthest, end);
   };
   for (std::size_t begin = 0; begin < text.size();) {
-    // A sum that grows beyond this starts at zero again, that scores keep their digits.
+    // Sums are restarted at zero beyond this, so that scores keep their digits.
     constexpr float kMostScore = 100000;
     if (std::abs(ends[begin].score) > kMostScore) {
       const float offset = ends[begin].score;

@@ -35,7 +35,7 @@ class SentencePieceTrie {
     const std::uint32_t next = steps_.find(key(node, c));
     return next == PairMap::kNone ? kNone : static_cast<std::int32_t>(next);
   }
-  // Of the string that ends here, or kNone.
+  // The value of the string that ends at this node, or kNone.
   std::int32_t value(std::int32_t node) const { return values_[static_cast<std::size_t>(node)]; }
 
   // Bytes of the longest string that the text begins with; 0 where there is none.

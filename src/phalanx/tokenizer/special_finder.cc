@@ -15,7 +15,7 @@ std::optional<SpecialFinder::Found> SpecialFinder::found_at(std::string_view tex
   std::optional<Found> longest;
   const auto* first = tokens_.data();
   const auto* last = first + tokens_.size();
-  // Those that agree with the text so far are neighbours; the one that ends here comes first.
+  // Tokens that match the text so far are neighbours; the one that ends here comes first.
   for (std::size_t length = 0; first != last; ++length) {
     if (first->first.size() == length) longest = {begin, length, (first++)->second};
     if (begin + length == text.size()) break;

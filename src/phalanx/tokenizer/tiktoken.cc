@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, std::int32_t>> names_and_ids(
   return tokens;
 }
 
-// The meanings that go with the usual names.
+// The meanings of the usual names of special tokens.
 SpecialTokens meanings(const std::map<std::int32_t, std::string>& special) {
   const auto id_of =
       [&special](std::initializer_list<std::string_view> names) -> std::optional<std::int32_t> {

@@ -18,8 +18,7 @@ namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-// ICU counts in int32; what it makes of a text must fit as well, and NFKD may make 18 characters of
-// one.
+// ICU counts in int32. Its results must fit, too, and NFKD may make 18 characters from one.
 icu::StringPiece piece_of(std::string_view text) {
   constexpr std::size_t kMostBytes = std::numeric_limits<std::int32_t>::max() / 18;
   if (text.size() > kMostBytes) {

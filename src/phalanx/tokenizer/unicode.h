@@ -36,7 +36,7 @@ bool is_bert_punctuation(char32_t character);
 bool is_cjk_ideograph(char32_t character);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// Of well-formed UTF-8.
+// The normal form of well-formed UTF-8.
 std::string normalized(std::string_view text, NormalForm form);
 // Each character alone: a sigma at the end of a word becomes σ as anywhere.
 std::string lower_case_of_characters(std::string_view text);

@@ -33,8 +33,9 @@ std::size_t invalid_prefix(std::string_view text) {
   return end;
 }
 
-// A pattern that goes wild is stopped: with a search that takes this many steps, and some for each
-// byte of the text (a run of blanks is walked back), or remembers this much to come back to.
+// A runaway pattern is stopped if a search takes more than this many steps (plus some for each byte
+// of the text, because a run of blanks is walked back), or needs more than this memory for
+// backtracking.
 constexpr std::uint64_t kMostSteps = 10'000'000;
 constexpr std::uint64_t kMostStepsPerByte = 8;
 constexpr std::uint32_t kMostMemoryKiB = 64 * 1024;

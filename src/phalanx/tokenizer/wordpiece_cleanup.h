@@ -5,7 +5,7 @@
 
 namespace phalanx {
 
-// Of one token and the blank before it: what reaches over two tokens stays.
+// Cleans one token with the blank before it; patterns over two tokens stay.
 void clean_up_wordpiece(std::string& text);
 
 }  // namespace phalanx

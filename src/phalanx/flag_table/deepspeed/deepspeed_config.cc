@@ -34,7 +34,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// What keys come to together, whatever the other flags are.
+// What keys mean together, whatever the other flags are.
 
 void read_optimizer(Settings& s) {
   constexpr std::string_view kType = "optimizer.type";
@@ -52,7 +52,7 @@ void read_optimizer(Settings& s) {
   }
 }
 
-// The schedules that Phalanx has too, and the parameters of each.
+// The schedules that Phalanx has, too, and the parameters of each.
 struct Schedule {
   std::string_view type;
   std::string_view style;
@@ -114,7 +114,7 @@ void read_schedule(Settings& s) {
   if (schedule->style == "linear") give("warmup_min_lr", "--min-lr");
 }
 
-// The optimizer's where the schedule has none of its own, which would replace it.
+// The optimizer's rate; a rate of the schedule would replace it.
 void read_learning_rate(Settings& s) {
   constexpr std::string_view kRate = "optimizer.params.lr";
   constexpr std::string_view kScheduled = "scheduler.params.warmup_max_lr";
@@ -226,7 +226,7 @@ FileFlags DeepspeedConfig::settle(const FlagSet& flags) {
   settle_smallest_rates(flags);
   const LayoutConfig& layout = config_.layout;
   const std::int64_t copy = ranks_of_model(layout);
-  // Otherwise the ranks themselves are at fault, which is told.
+  // Otherwise the number of ranks is wrong, which is reported.
   if (copy > 0 && layout.world_size >= copy && layout.world_size % copy == 0) {
     settle_groups();
     settle_batches(flags);
@@ -246,7 +246,7 @@ bool DeepspeedConfig::holds(std::string_view condition) const {
          !l.offload_activations_to.empty();
 }
 
-// Keys that DeepSpeed reads beside others alone.
+// Keys that DeepSpeed reads only together with others.
 void DeepspeedConfig::settle_conditions(const FlagSet& flags) {
   Settings& s = *settings_;
   const LayoutConfig& l = config_.layout;
@@ -293,7 +293,7 @@ void DeepspeedConfig::settle_loss_scale(const FlagSet& flags) {
   }
 }
 
-// Which are shares of the largest one.
+// The schedule's rates are shares of the largest one.
 void DeepspeedConfig::settle_smallest_rates(const FlagSet& flags) {
   Settings& s = *settings_;
   if (s.text("scheduler.type") != "WarmupCosineLR" || !flags.given("--lr")) return;

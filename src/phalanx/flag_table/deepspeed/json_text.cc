@@ -19,8 +19,8 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLongestShown = 120;
 
-// What the parser takes and people do not mean: equal keys, of which it would keep the last; and
-// what it does not take, by its place.
+// Refuses equal keys, of which the parser would keep the last, and reports the place of what the
+// parser refuses.
 class StructureReader : public nlohmann::json_sax<Json> {
  public:
   StructureReader(std::string_view text, std::string_view file) : text_(text), file_(file) {}
@@ -119,7 +119,7 @@ Json parse_settings(std::string_view text, std::string_view file) {
 }
 
 Json read_settings(const std::string& path) {
-  // Asked before it is read: a pipe may never end.
+  // Checked before it is read: a pipe may never end.
   std::error_code unknown;
   const auto status = std::filesystem::status(path, unknown);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {

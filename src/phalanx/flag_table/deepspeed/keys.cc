@@ -385,7 +385,7 @@ std::optional<std::string> meant_by(std::string_view path) {
 }
 
 std::string markdown_table() {
-  // Neighbours of which the same is said share a line.
+  // Neighbours with the same text share a line.
   std::vector<std::pair<std::string, std::string>> lines;
   for (const Key& key : kKeys) {
     const std::string name = fmt::format("`{}`", key.path);

@@ -44,7 +44,7 @@ std::optional<std::string> whole_number(const Json& value) {
 
 std::string real_number(const Json& value) { return fmt::format("{}", value.get<double>()); }
 
-// As on a command line; nothing where the value is none of the kind.
+// The text as on a command line; nothing if the value is of another kind.
 std::optional<std::vector<std::string>> words_of_value(const Json& value, Kind kind) {
   switch (kind) {
     case Kind::kSwitch:
@@ -165,7 +165,7 @@ void Settings::read_value(const Key& key, const Json& value) {
     return;
   }
   if (value == "auto") {
-    if (key.fate != Fate::kOnly) return;  // as the flag says, or as it is always done
+    if (key.fate != Fate::kOnly) return;  // it is as the flag says, or always so
     misuse(key.path, value,
            fmt::format("no flag says what that is: give {}, or leave the key out", either_of(key)));
     return;

@@ -46,7 +46,7 @@ BpeMerges read_merges(const JsonNode& list, const Vocabulary& vocabulary) {
     };
     merges.push_back({id_of(left), id_of(right), id_of(left + right)});
   }
-  // Of equal pairs the last counts, and the first that is added stays.
+  // Of equal pairs the last one counts; result.add() keeps the first, so they are added backwards.
   BpeMerges result(BpeMerges::Order::kAtOnce);
   for (std::size_t rank = merges.size(); rank-- > 0;) {
     result.add(merges[rank], static_cast<std::uint32_t>(rank));
@@ -76,7 +76,7 @@ ByteBpe::WholeWords whole_words(const Vocabulary& vocabulary) {
   return words;
 }
 
-// Over bytes, each of which is a token: no text is unknown to it.
+// BPE over bytes, each of which is a token, so that every text has tokens.
 class ByteBpeModel final : public Model {
  public:
   ByteBpeModel(Vocabulary vocabulary, const std::array<std::int32_t, kByteSymbols>& byte_ids,
@@ -97,7 +97,7 @@ class ByteBpeModel final : public Model {
   ByteBpe bpe_;
 };
 
-// Over characters.
+// BPE over characters.
 class CharacterBpeModel final : public Model {
  public:
   CharacterBpeModel(const JsonNode& node, Vocabulary vocabulary, BpeMerges merges);
@@ -108,7 +108,7 @@ class CharacterBpeModel final : public Model {
  private:
   class PieceEncoder;
 
-  // What is merged: an id for each character, or for each of its bytes.
+  // The ids to merge: one for each character, or for each of its bytes.
   void append_parts(std::string_view piece, Ids& ids) const;
   bool append_fallback(std::string_view character, Ids& ids) const;
   std::int32_t unknown() const;
@@ -195,7 +195,7 @@ void CharacterBpeModel::append_ids(const NextPiece& next, Ids& ids) const {
 }
 
 std::int32_t CharacterBpeModel::unknown() const {
-  // Only a text that needs it makes this an error: many files name a token and never need it.
+  // This is an error only if a text needs the token: many files name one and never need it.
   if (!unk_) {
     throw DataError("{}: {} is not in the vocabulary, and a character of the text is unknown",
                     unk_token_->place(), shown_text(unk_token_->text()));

@@ -99,7 +99,7 @@ class ByteFallbackDecoder final : public Decoder {
   }
 
  private:
-  // Of "<0xC3>".
+  // The byte of a token such as "<0xC3>".
   static std::optional<std::uint8_t> byte_of(std::string_view token) {
     if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return {};
     std::uint8_t byte = 0;

@@ -169,7 +169,7 @@ void HuggingFaceTokenizer::add_tokens(const JsonNode& list) {
     add_token(token, node);
     tokens.push_back(std::move(token));
   }
-  // Of two that are sought as the same text a special one is found, or the first.
+  // If two tokens have the same text, a special one is found, else the first.
   std::stable_partition(tokens.begin(), tokens.end(), std::mem_fn(&AddedToken::special));
   for (const AddedToken& token : tokens) {
     if (!token.normalized) {

@@ -24,7 +24,7 @@ class SplitStep final : public PreTokenizer {
     });
   }
   const WordSplitter* words() const override {
-    // What is isolated is so from both sides.
+    // An isolated match is cut on both sides.
     return behavior_ == SplitBehavior::kIsolated ? pattern_->splitter() : nullptr;
   }
 

@@ -20,9 +20,9 @@ inline constexpr std::array<const char*, 3> kFilesBesideTokenizer = {
 // The id of a token's content, if there is such a token.
 using TokenLookup = std::function<std::optional<std::int32_t>(std::string_view content)>;
 
-// Of the files that are there; sentinels are the tokens <extra_id_0>, <extra_id_1>, ... The end of
-// document is the eos token; where no file names one there is none. DataError where a file names a
-// token or id that the tokenizer does not have.
+// Reads the files that exist. Sentinels are the tokens <extra_id_0>, <extra_id_1>, ... The end of
+// document is the eos token, if a file names one. DataError if a file names a token or id that the
+// tokenizer does not have.
 SpecialTokens read_special_tokens(const std::filesystem::path& directory, const TokenLookup& lookup,
                                   std::int64_t vocab_size);
 

@@ -67,7 +67,7 @@ std::string replaced(std::string_view text, const TextPattern& pattern,
     result += text.substr(done, match.begin - done);
     result += replacement;
     done = match.end;
-    // A short file may ask for text that doubles again and again.
+    // A limit, because a short file may ask for text that doubles again and again.
     if (result.size() > kMostBytes) {
       throw DataError("replacing makes more than {} bytes of one text", kMostBytes);
     }

@@ -14,8 +14,8 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kDeepest = 64;
 
-// Looks at a text before it becomes values: those would be without the keys that come twice, and
-// whoever walks them calls itself for each level.
+// Checks a text before it is parsed to values: values would lack duplicate keys, and walking them
+// recurses for each level.
 class StructureCheck final : public nlohmann::json_sax<Json> {
  public:
   explicit StructureCheck(const std::string& file) : file_(file) {}
@@ -38,7 +38,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   bool string(std::string&) override { return true; }
   bool binary(Json::binary_t&) override { return true; }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    // Its text repeats what it read last, which may be anything.
+    // The library's message repeats what it read last, which may be anything.
     const std::string_view what = error.what();
     throw DataError("{}: not valid JSON: {}", file_,
                     repaired_utf8(what.substr(0, std::min<std::size_t>(what.size(), 200))));
@@ -71,7 +71,7 @@ bool is_plain_key(std::string_view key) {
 
 std::string shown_text(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  // Of a long text only what is shown is written out.
+  // Only the shown part of a long text is converted.
   const std::string json = Json(std::string(text.substr(0, 4 * kLongest)))
                                .dump(-1, ' ', true, Json::error_handler_t::replace);
   return json.size() <= kLongest ? json : json.substr(0, kLongest) + "...";

@@ -30,7 +30,7 @@ class JsonNode {
   bool is_array() const;
   bool is_object() const;
 
-  // Of an object; null counts as absent.
+  // For an object: whether it has the key. Null counts as absent.
   bool has(std::string_view key) const { return find(key).has_value(); }
   JsonNode operator[](std::string_view key) const;  // must be there
   std::optional<JsonNode> find(std::string_view key) const;

@@ -89,7 +89,7 @@ class UnigramModel::BestPath {
     }
   }
 
-  // Of equal scores the first stays: that of the longer last token.
+  // With equal scores the first one stays, whose last token is longer.
   void offer(std::size_t begin, std::size_t end, double score, std::int32_t id) {
     const double sum = score + nodes_[begin].score;
     Node& node = nodes_[end];
@@ -135,7 +135,7 @@ UnigramModel::UnigramModel(const JsonNode& node) {
   if (const auto unk = node.find("unk_id")) {
     unk_ = static_cast<std::int32_t>(unk->integer(0, std::ssize(tokens) - 1));
   }
-  // Of equal pieces the last counts, and the first that is added stays.
+  // Of equal pieces the last one counts; insert() keeps the first, so they are added backwards.
   for (std::size_t id = tokens.size(); id-- > 0;) {
     if (!tokens[id].empty()) trie_.insert(tokens[id], static_cast<std::int32_t>(id));
   }

@@ -7,7 +7,8 @@
 namespace phalanx {
 
 std::int64_t largest_id(std::size_t tokens) {
-  // A table over the ids: room for the holes of real vocabularies, not for what a short file likes.
+  // A limit for the table by id: it allows the holes of real vocabularies, but no huge ids in a
+  // short file.
   constexpr std::int64_t kHoles = 1 << 20;
   return std::min<std::int64_t>(std::int64_t{4} * static_cast<std::int64_t>(tokens) + kHoles,
                                 std::numeric_limits<std::int32_t>::max() - 1);
