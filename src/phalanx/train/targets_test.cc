@@ -143,7 +143,7 @@ TEST_F(TargetsTest, AmxProducts) {
 // Ranks that share a layer, each with its team.
 TEST_F(TargetsTest, TensorParallelRanks) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  TrainConfig c = with_layout(training("run"), {.tensor = 2});
+  const TrainConfig c = with_layout(training("run"), {.tensor = 2});
   expect_one_result(c, {vector_targets().front(), vector_targets().back()});
 }
 
