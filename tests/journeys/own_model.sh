@@ -3,7 +3,7 @@
 source "$(dirname "$0")/journey.bash"
 
 instead /tmp/ "${KEEP:-$directory}/"
-instead '-DCMAKE_PREFIX_PATH' '-DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH'
+instead '-DCMAKE_PREFIX_PATH' '-DCMAKE_UNITY_BUILD=ON -DCMAKE_PREFIX_PATH'
 instead '--train-iters 300' '--train-iters 30'
 page examples/own-model/README.md "A model of your own"
 expect grep -q 'peak loss' output

@@ -74,13 +74,14 @@ bool shows_distances() { return std::getenv("PHALANX_SHOW_DISTANCES") != nullptr
 
 }  // namespace
 
-const TrainingResult& Trainings::of(const Layout& layout) {
-  const std::string name = name_of(layout);
-  const auto found = results_.find(name);
-  if (found != results_.end()) return found->second;
-  const auto config = legal_config(layout);
-  PHALANX_CHECK(config.has_value(), "{} is not a layout", name);
-  return results_.emplace(name, train(*config, steps_)).first->second;
+const TrainingResult& Trainings::of(const Layout& layout, int steps) {
+  const auto [found, is_new] = results_.try_emplace({name_of(layout), steps});
+  if (is_new) {
+    const auto config = legal_config(layout);
+    PHALANX_CHECK(config.has_value(), "{} is not a layout", name_of(layout));
+    found->second = train(*config, steps);
+  }
+  return found->second;
 }
 
 void expect_close(const TrainingResult& result, const TrainingResult& one_rank,

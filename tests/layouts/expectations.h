@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "harness.h"
 
@@ -12,13 +13,11 @@ namespace phalanx {
 // Trainings that several layouts are compared with are run once.
 class Trainings {
  public:
-  explicit Trainings(int steps = kTrainingSteps) : steps_(steps) {}
   // The layout must be legal.
-  const TrainingResult& of(const Layout& layout);
+  const TrainingResult& of(const Layout& layout, int steps);
 
  private:
-  int steps_;
-  std::map<std::string, TrainingResult> results_;  // by the layout's name
+  std::map<std::pair<std::string, int>, TrainingResult> results_;  // by name and steps
 };
 
 // Equal to rounding, as near as the layout's sums can be.

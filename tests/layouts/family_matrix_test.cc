@@ -71,7 +71,7 @@ const std::vector<Layout>& covering_layouts_of(const std::string& family) {
 class FamilyMatrix : public testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyMatrix, TrainsAsOneRankDoes) {
-  Trainings trainings(kSteps);
+  Trainings trainings;
   const auto layouts =
       is_nightly() ? family_layouts(GetParam(), true) : covering_layouts_of(GetParam());
   ASSERT_FALSE(layouts.empty());
@@ -83,11 +83,11 @@ TEST_P(FamilyMatrix, TrainsAsOneRankDoes) {
     EXPECT_EQ(result.skipped, std::vector<bool>(kSteps, false));
     expect_measured_messages(result, *config);
     expect_step_of_own_gradients(result, *config);
-    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout), kSteps)), "");
     expect_golden_digest(result, layout);
     // The bits of no pipeline: how near these are is the flat layouts' business.
     if (layout.pipeline > 1) continue;
-    expect_close(result, trainings.of(on_one_rank(layout)), layout);
+    expect_close(result, trainings.of(on_one_rank(layout), kSteps), layout);
   }
 }
 

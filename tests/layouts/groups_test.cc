@@ -78,7 +78,7 @@ std::vector<Layout> layouts() {
 }
 
 TEST(QueryGroups, TrainAsOneRankDoes) {
-  Trainings trainings(kSteps);
+  Trainings trainings;
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(name_of(layout));
     const auto config = legal_config(layout);
@@ -94,9 +94,9 @@ TEST(QueryGroups, TrainAsOneRankDoes) {
                 describe(step_messages(*config, kVocabulary, static_cast<int>(rank))));
       EXPECT_EQ(step.bytes_moved, payload(step.recorded));
     }
-    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout))), "");
+    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout), kSteps)), "");
     if (layout.pipeline > 1) continue;
-    expect_close(result, trainings.of(on_one_rank(layout)), layout);
+    expect_close(result, trainings.of(on_one_rank(layout), kSteps), layout);
   }
 }
 

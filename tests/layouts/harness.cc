@@ -181,10 +181,11 @@ class Training {
         model_(make_model(config, kVocabulary)),
         schema_(model_->batch_schema()),
         programs_(step_programs(config)),
-        results_(static_cast<std::size_t>(grid_.world_size())),
+        plans_(static_cast<std::size_t>(grid_.world_size())),
+        results_(plans_.size()),
         measured_(results_.size()) {
-    for (int rank = 0; rank < grid_.world_size(); ++rank) {
-      plans_.push_back(plan_memory(config, *model_, programs_, rank, {kProducts}));
+    for (const RankPlan& plan : plan_ranks(config, *model_, programs_, {kProducts})) {
+      for (const int rank : plan.ranks) plans_[static_cast<std::size_t>(rank)] = plan.memory;
     }
   }
 

@@ -321,6 +321,7 @@ TrainConfig config_of(const Layout& layout) {
   c.optimizer.clip_grad = 0.2;
   c.layout.global_batch_size = kGlobalBatch;
   c.layout.threads_per_rank = 1;
+  c.layout.threads_reason = "as given";  // so that resolve() does not look at the machine
   c.layout.micro_batch_size = layout.micro_batch;
   c.model.untie_embeddings_and_output_weights = !layout.tied;
   c.model.attention_backend = layout.fused_attention ? "fused" : "unfused";

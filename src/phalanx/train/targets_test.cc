@@ -30,7 +30,7 @@ class TargetsTest : public RunTest {
     c.data.seq_length = 128;
     c.layout.micro_batch_size = 4;
     c.layout.global_batch_size = 8;
-    c.run.train_iters = 20;
+    c.run.train_iters = 5;
     c.optimizer.lr = 1e-3;
     c.optimizer.min_lr = 1e-4;
     c.run.eval_iters = 0;
@@ -97,7 +97,6 @@ TEST_F(TargetsTest, UnfusedFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
   TrainConfig c = training("run");
   c.model.attention_backend = "unfused";
-  c.run.train_iters = 5;
   expect_one_result(c, vector_targets());
 }
 
@@ -113,7 +112,6 @@ TEST_F(TargetsTest, Fp16StorageMultipliedInFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
   TrainConfig c = training("run");
   c.model.fp16 = true;
-  c.run.train_iters = 5;
   expect_one_result(c, vector_targets());
 }
 
@@ -145,8 +143,7 @@ TEST_F(TargetsTest, AmxProducts) {
 // Tensor-parallel ranks, each with its team.
 TEST_F(TargetsTest, TensorParallelRanks) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  TrainConfig c = with_layout(training("run"), {.tensor = 2});
-  c.run.train_iters = 5;
+  const TrainConfig c = with_layout(training("run"), {.tensor = 2});
   expect_one_result(c, {vector_targets().front(), vector_targets().back()});
 }
 
@@ -158,7 +155,7 @@ TEST_F(TargetsTest, ResumedElsewhere) {
   TrainConfig c = training("run");
   c.run.load = c.run.save;
   std::filesystem::remove_all(c.run.save);
-  c.run.exit_interval = 7;
+  c.run.exit_interval = 2;
   digests_after(c, narrow, 1);
   digests_after(c, wide, 3);
   c.run.exit_interval = 0;
