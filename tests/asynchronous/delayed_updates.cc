@@ -80,7 +80,7 @@ int DelayedUpdates::stage_of(const std::string& parameter) const {
 
 void DelayedUpdates::train() {
   parameters_.initialise(context_, setup_.model->transformer().init_key);
-  for (const Replica& replica : replicas_) replica.gradients.initialise(context_);
+  for (Replica& replica : replicas_) replica.gradients.initialise(context_);
   optimizer_->initialise(context_);
   for (std::int64_t i = 0; i < setup_.length.last_iteration(); ++i) iteration(i);
 }
@@ -122,7 +122,7 @@ void DelayedUpdates::iteration(std::int64_t iteration) {
 }
 
 void DelayedUpdates::begin_update() {
-  for (const Replica& replica : replicas_) {
+  for (Replica& replica : replicas_) {
     replica.gradients.clear(context_);
     ops::fill(context_, {.x = replica.losses.sum, .value = 0.0});
     ops::fill(context_, {.x = replica.losses.count, .value = 0.0});

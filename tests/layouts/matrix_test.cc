@@ -101,7 +101,7 @@ TEST(LayoutMatrix, HasEveryWorldScheduleShardingAndKindOfStorageAndFiles) {
 
 // A run plans once for each place in the model: tensor-parallel rank and stage.
 TEST(LayoutMatrix, RanksThatDifferInDataAloneHaveOnePlan) {
-  const PlannedKernels kernels{cpu::ProductPrecision::kFp32};
+  const DeviceChoice kernels{cpu::ProductPrecision::kFp32};
   for (const Layout& layout : covering_layouts()) {
     if (layout.data == 1) continue;
     SCOPED_TRACE(name_of(layout));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "phalanx/base/numeric.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 

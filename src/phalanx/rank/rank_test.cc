@@ -153,7 +153,7 @@ TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
     const TrainConfig c = asynchronous({.pipeline = 4, .schedule = schedule});
     return plan_memory(c, *make_model(c, 49), step_programs(c), rank,
                        {cpu::ProductPrecision::kFp32})
-        .parameters;
+        .bytes["parameters"];
   };
   for (int rank = 0; rank < 4; ++rank) {
     const std::int64_t once = parameters("1f1b", rank);
