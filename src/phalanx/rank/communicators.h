@@ -49,5 +49,4 @@ struct RankCommunicators {
   std::unique_ptr<Communicator> model_;  // where there is a pipeline
 };
 
-
 }  // namespace phalanx

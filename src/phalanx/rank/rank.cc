@@ -48,7 +48,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
     : config_(config),
       ranks_(ranks),
       region_(any_rank.placed(ranks.coordinates.tensor)->transformer().tensor, ranks.tensor.get()),
-      context_{.backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
+      context_{
+          .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.coordinates.tensor)),
       shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,

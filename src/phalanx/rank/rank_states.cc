@@ -136,8 +136,8 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
       add(full);
   }
   if (!flags.offload_parameters_to.empty()) add(storage);
-  staging_ =
-      std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors, arenas["staging"]);
+  staging_ = std::make_unique<TileStaging>(layout.largest_tile_in_file(), bytes, tensors,
+                                           arenas["staging"]);
   return {.states = open_storage(flags.offload_optimizer_to, arenas),
           .weights = open_storage(flags.offload_parameters_to, arenas),
           .staging = staging_.get()};

@@ -7,9 +7,7 @@
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 TrainingRun::TrainingRun(Rank& rank, const RankProgram& program,
                          std::span<const StepSchedule> iterations, const BatchSource* source,
@@ -62,8 +60,9 @@ std::vector<StepResult> TrainingRun::results() const {
     result.grad_norm = rank_.asynchronous() != nullptr ? std::numeric_limits<double>::quiet_NaN()
                                                        : read_scalar(context(), optimizer.norm());
     if (flags.log_num_zeros_in_grad) {
-      result.zeros_in_grad = read_scalar(context(), optimizer.zeros()) -
-                             static_cast<double>(counted_padding(rank_.whole_table(), rank_.region().layout().size));
+      result.zeros_in_grad =
+          read_scalar(context(), optimizer.zeros()) -
+          static_cast<double>(counted_padding(rank_.whole_table(), rank_.region().layout().size));
     }
     results.push_back(result);
   }

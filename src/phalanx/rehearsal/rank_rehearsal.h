@@ -22,7 +22,7 @@ struct RankRehearsal {
   // Of the usual program, which is one iteration unless the schedule is asynchronous:
   MessageTotals messages;
   TransferTotals transfers;
-  MemoryBytes made;  // the arenas' high-water marks before the first program
+  MemoryBytes made;                     // the arenas' high-water marks before the first program
   std::vector<ProgramMemory> programs;  // those of training, then the evaluation's
   // Of the program that takes the most:
   std::size_t largest = 0;                         // its index in `programs`

@@ -133,8 +133,8 @@ Classifier::Classifier(const TrainConfig& config, const ClassifierConfig& model,
     : classes_(model.classes),
       pad_(ClassificationTokens(tokenizer).pad),
       lengths_(lengths_up_to(model.bert.sequence)) {
-  model_ = load_rehearsed(config, ClassifierModel(model), checkpoint, device,
-                          "End other programs", [&](InferenceModel& rehearsal) {
+  model_ = load_rehearsed(config, ClassifierModel(model), checkpoint, device, "End other programs",
+                          [&](InferenceModel& rehearsal) {
                             const EncodedPair nothing;
                             for (const std::int64_t length : lengths_) {
                               for (std::int64_t samples = largest_batch(length); samples > 0;

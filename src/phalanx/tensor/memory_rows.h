@@ -21,8 +21,8 @@ enum class SmallerBy : std::uint8_t {
 };
 
 struct MemoryRowInfo {
-  std::string_view key;   // in JSON, and here in the code
-  std::string_view name;  // in tables for people
+  std::string_view key;     // in JSON, and here in the code
+  std::string_view name;    // in tables for people
   std::string_view colour;  // one of drawing/palette.h
   SmallerBy smaller_by = SmallerBy::kModel;
   bool is_optional = false;  // tables leave it out where it is empty
