@@ -239,7 +239,7 @@ TEST_P(TimeoutTest, NamesTheRanksThatHaveNotCome) {
 }
 
 TEST_P(TimeoutTest, EndsTheWorldAndADeadlineDoesNot) {
-  const World two = world(2, {.timeout = std::chrono::milliseconds(50)});
+  const World two = world(2, {.timeout = std::chrono::milliseconds(500)});
   Rank rank(*two.ends[0], 1 << 16);
   const Tensor tensor = rank.empty(DType::kF32, 5);
   const Work work = rank.world.receive(rank.context, tensor, 1, 0x77);
