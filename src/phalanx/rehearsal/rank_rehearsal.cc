@@ -84,7 +84,7 @@ RankRehearsal rehearse(Rank& rank) {
     }
     ProgramMemory memory{size, known->second};
     memory.bytes["saved"] = round_up(saved.bytes(), kArenaAlignment);
-    result.programs.push_back(std::move(memory));
+    result.programs.push_back(memory);
     if (result.programs.back().bytes.total() >= result.programs[result.largest].bytes.total()) {
       result.largest = result.programs.size() - 1;
       largest = &saved;
