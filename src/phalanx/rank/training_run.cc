@@ -7,7 +7,6 @@
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
-namespace {}  // namespace
 
 TrainingRun::TrainingRun(Rank& rank, const RankProgram& program,
                          std::span<const StepSchedule> iterations, const BatchSource* source,
