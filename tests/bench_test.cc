@@ -7,6 +7,7 @@
 #include <string>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -75,7 +76,7 @@ TEST_F(BenchTest, AnInterruptRemovesTheFile) {
   EXPECT_FALSE(is_there("disk"));
 }
 
-#ifdef PHALANX_BENCH_DIR
+#ifdef PHALANX_BENCH
 
 class BenchPrograms : public BenchTest {
  protected:
@@ -84,7 +85,7 @@ class BenchPrograms : public BenchTest {
     const std::string command = fmt::format(
         "cd '{}' && '{}'/{} --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 8 "
         "--vocab-size 64 --rounds 1 --steps 1 >said 2>err",
-        directory_.string(), PHALANX_BENCH_DIR, words);
+        directory_.string(), build_path("bench").string(), words);
     EXPECT_EQ(std::system(command.c_str()), 0) << read("err");
     return read("said");
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -115,7 +116,7 @@ TEST_F(CommandLineTest, AWorkingDirectoryThatIsGoneIsTold) {
   const std::string call = fmt::format(
       "; mkdir gone && cd gone && rmdir ../gone && '{}' launch --log-dir logs version "
       "2> \"$here/told\"",
-      PHALANX_PROGRAM);
+      program_path());
   EXPECT_EQ(run_between("here=$PWD", "version", call).status, 66);
   EXPECT_THAT(read("told"), HasSubstr("logs: the working directory cannot be found"));
 }

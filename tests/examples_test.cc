@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -18,12 +17,16 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/base/test_support.h"
+#include "tests/paths.h"
+
+namespace phalanx {
 namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-const std::filesystem::path kExamples = std::filesystem::path(PHALANX_SOURCE_DIR) / "examples";
+const std::filesystem::path kExamples = source_path("examples");
 
 constexpr const char* kMapped = "--data-impl mmap: dataset files are always mapped into memory\n";
 constexpr const char* kOldMethod =
@@ -93,21 +96,11 @@ const std::vector<Example>& all_examples() {
 
 class Examples : public testing::Test {
  protected:
-  Examples()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_examples_{}_{}",
-                               testing::UnitTest::GetInstance()->current_test_info()->name(),
-                               ::getpid())) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  ~Examples() override { std::filesystem::remove_all(directory_); }
-
   // The exit status; output is in the files stdout and stderr.
   int run(const std::string& settings, const std::string& command) const {
     const int status =
         std::system(fmt::format("cd '{}' && env PHALANX='{}' {} {} >stdout 2>stderr </dev/null",
-                                directory_.string(), PHALANX_PROGRAM, settings, command)
+                                directory_.string(), program_path(), settings, command)
                         .c_str());
     return WEXITSTATUS(status);
   }
@@ -120,7 +113,8 @@ class Examples : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"examples"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 TEST_F(Examples, PlanAsTheyAre) {
@@ -167,7 +161,7 @@ TEST_F(Examples, HandFlagsOn) {
 }
 
 TEST_F(Examples, AreTheSameAsTheirYamlFiles) {
-  const std::string from_file = fmt::format("'{}' plan gpt --yaml-cfg run.yaml ", PHALANX_PROGRAM);
+  const std::string from_file = fmt::format("'{}' plan gpt --yaml-cfg run.yaml ", program_path());
   for (const Example& example : all_examples()) {
     SCOPED_TRACE(fmt::format("{} {}", example.settings, example.script));
     ASSERT_EQ(run_example(example.settings, example.script, "plan --print-yaml"), 0)
@@ -190,7 +184,7 @@ TEST_F(Examples, AreTheSameAsTheirYamlFiles) {
 TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
   ASSERT_EQ(run_example("", "pretrain_gpt_345m.sh", "plan --json"), 0) << read("stderr");
   const std::string plan = read("stdout");
-  ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --yaml-cfg '{}'", PHALANX_PROGRAM,
+  ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --yaml-cfg '{}'", program_path(),
                                 (kExamples / "pretrain_gpt_345m.yaml").string())),
             0)
       << read("stderr");
@@ -208,7 +202,7 @@ TEST_F(Examples, PublishedModelsAreTheirFiles) {
     SCOPED_TRACE(file);
     files.insert(file);
     ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --world-size 8 --yaml-cfg '{}'",
-                                  PHALANX_PROGRAM, (kExamples / file).string())),
+                                  program_path(), (kExamples / file).string())),
               0)
         << read("stderr");
     EXPECT_EQ(Json::parse(read("stdout"))["model"]["parameters"], count);
@@ -304,3 +298,4 @@ TEST_F(Examples, TheScriptOfGpt3AsksForNothingThatCannotBeDone) {
 }
 
 }  // namespace
+}  // namespace phalanx

@@ -10,6 +10,9 @@
 #include <sstream>
 #include <string>
 
+#include "tests/paths.h"
+
+namespace phalanx {
 namespace {
 
 using Json = nlohmann::json;
@@ -22,7 +25,7 @@ struct Output {
 enum class Stream { kOut, kError };
 
 Output run_grid(const std::string& words, Stream stream = Stream::kOut) {
-  const std::string command = "'" PHALANX_PROGRAM "' grid " + words +
+  const std::string command = "'" + program_path() + "' grid " + words +
                               (stream == Stream::kOut ? " 2>/dev/null" : " 2>&1 >/dev/null");
   std::FILE* pipe = ::popen(command.c_str(), "r");
   Output output;
@@ -219,3 +222,4 @@ TEST(GridCommand, ASplitRank) {
 }
 
 }  // namespace
+}  // namespace phalanx

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
+
 namespace phalanx {
 namespace {
 
@@ -68,7 +70,7 @@ class ElfFile {
 };
 
 TEST(Linking, TablesOfFunctionsAreReadOnly) {
-  for (const std::string path : {PHALANX_PROGRAM, PHALANX_BUILD_DIR "/libphalanx_ucx.so"}) {
+  for (const std::string& path : {program_path(), build_path("libphalanx_ucx.so").string()}) {
     SCOPED_TRACE(path);
     const ElfFile file(path);
     // A program at a fixed address would be ET_EXEC.
@@ -80,7 +82,7 @@ TEST(Linking, TablesOfFunctionsAreReadOnly) {
     ASSERT_NE(file.segment(PT_GNU_STACK), nullptr);
     EXPECT_EQ(file.segment(PT_GNU_STACK)->p_flags & PF_X, 0U);
   }
-  EXPECT_NE(ElfFile(PHALANX_PROGRAM).flags(DT_FLAGS_1) & DF_1_PIE, 0U);
+  EXPECT_NE(ElfFile(program_path()).flags(DT_FLAGS_1) & DF_1_PIE, 0U);
 }
 
 // Sanitizers bring checks of their own, and no optimisation means none of glibc's.
@@ -88,10 +90,10 @@ TEST(Compiling, ArraysAndCopiesAreChecked) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
   GTEST_SKIP() << "this build has sanitizers, or is not optimised";
 #endif
-  const ElfFile program(PHALANX_PROGRAM);
+  const ElfFile program(program_path());
   EXPECT_TRUE(program.names("__stack_chk_fail")) << "without -fstack-protector-strong";
   EXPECT_TRUE(program.names("__memcpy_chk")) << "without _FORTIFY_SOURCE";
-  EXPECT_TRUE(ElfFile(PHALANX_BUILD_DIR "/libphalanx_ucx.so").names("__stack_chk_fail"));
+  EXPECT_TRUE(ElfFile(build_path("libphalanx_ucx.so").string()).names("__stack_chk_fail"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -136,8 +137,7 @@ std::string words_of(const Json& tokens, const std::filesystem::path& vocabulary
 
 // Folders that transformers wrote, with what it says of them.
 TEST_F(HuggingFaceCommands, ComputeWhatTransformersComputes) {
-  const std::filesystem::path folders =
-      std::filesystem::path(PHALANX_SOURCE_DIR) / "tests/golden/hugging_face";
+  const std::filesystem::path folders = source_path("tests/golden/hugging_face");
   std::ifstream file(folders / "expected.json");
   const Json expected = Json::parse(file).at("models");
   std::map<std::string, int> compared;
@@ -173,8 +173,7 @@ TEST_F(HuggingFaceCommands, ComputeWhatTransformersComputes) {
 
 // What config.json says beside the model outlives training.
 TEST_F(HuggingFaceCommands, ATrainedImportIsExportedWithItsTokens) {
-  const std::string golden =
-      std::string(PHALANX_SOURCE_DIR) + "/tests/golden/hugging_face/llama-llama3-rope";
+  const std::string golden = source_path("tests/golden/hugging_face/llama-llama3-rope");
   ASSERT_EQ(run("import hf --input '" + golden + "' --output imported").status, 0);
   const Output trained = run(
       "pretrain gpt --load imported --finetune --use-checkpoint-args --mock-data --seq-length 16 "

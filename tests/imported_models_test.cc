@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -15,9 +16,7 @@ class ImportedModels : public ProgramTest {
  protected:
   // A folder that transformers wrote, to be changed.
   void copy_folder(const std::string& name, const std::string& to) const {
-    std::filesystem::copy(
-        std::filesystem::path(PHALANX_SOURCE_DIR) / "tests/golden/hugging_face" / name,
-        directory_ / to);
+    std::filesystem::copy(source_path("tests/golden/hugging_face") / name, directory_ / to);
   }
   void import(const std::string& folder, const std::string& to,
               const std::string& flags = "") const {

@@ -14,11 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
+
+namespace phalanx {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kJourneys = fs::path(PHALANX_SOURCE_DIR) / "tests/journeys";
+const fs::path kJourneys = source_path("tests/journeys");
 
 class Pages : public testing::Test {
  protected:
@@ -27,7 +30,7 @@ class Pages : public testing::Test {
     const fs::path log =
         fs::temp_directory_path() / fmt::format("phalanx_journey_{}_{}", script, ::getpid());
     const int status =
-        std::system(fmt::format("PHALANX='{}' bash '{}' >'{}' 2>&1 </dev/null", PHALANX_PROGRAM,
+        std::system(fmt::format("PHALANX='{}' bash '{}' >'{}' 2>&1 </dev/null", program_path(),
                                 (kJourneys / script).string(), log.string())
                         .c_str());
     std::ifstream file(log);
@@ -46,8 +49,8 @@ TEST_P(Journey, ArrivesByTheCommandsOfThePages) {
 }
 
 // That of a model of one's own is in own_model_test.cc.
-constexpr const char* kNames[] = {"fine_tuning", "hugging_face", "megatron",
-                                  "readme",      "text_files",   "understanding"};
+constexpr const char* kNames[] = {"fine_tuning", "how_to",     "hugging_face", "megatron",
+                                  "readme",      "text_files", "tutorials",    "understanding"};
 INSTANTIATE_TEST_SUITE_P(Of, Journey, testing::ValuesIn(kNames),
                          [](const auto& script) { return std::string(script.param); });
 
@@ -65,3 +68,4 @@ TEST_F(Pages, EveryJourneyIsATest) {
 }
 
 }  // namespace
+}  // namespace phalanx

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -86,7 +87,7 @@ TEST_F(LaunchCommand, TwoNodesMeetAndEndAlike) {
   for (const auto& [command, status] :
        {std::pair{"version", 0}, std::pair{"checkpoint info nowhere", 66}}) {
     const std::string other =
-        fmt::format("'{}' {} >out1 2>err1 & other=$!", PHALANX_PROGRAM, node(1, command));
+        fmt::format("'{}' {} >out1 2>err1 & other=$!", program_path(), node(1, command));
     const ProgramOutput output = run_between(
         other, node(0, command), "; status=$?; wait $other; echo $? >status1; exit $status");
     EXPECT_EQ(output.status, status) << output.err;

@@ -2,6 +2,7 @@
 // small text and for a few iterations.
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -22,9 +23,9 @@ class LlamaExamplesTest : public ProgramTest {
                       const std::string& words = "") const {
     const std::string command = fmt::format(
         "cd / && env PHALANX='{}' RUN='{}/run' TEXT='{}/text.txt' VOCABULARY=300 {} "
-        "'{}/examples/{}/run' {} >'{}/stdout' 2>'{}/stderr' </dev/null",
-        PHALANX_PROGRAM, directory_.string(), directory_.string(), settings, PHALANX_SOURCE_DIR,
-        example, words, directory_.string(), directory_.string());
+        "'{}/{}/run' {} >'{}/stdout' 2>'{}/stderr' </dev/null",
+        program_path(), directory_.string(), directory_.string(), settings,
+        source_path("examples").string(), example, words, directory_.string(), directory_.string());
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), read("stdout"), read("stderr")};
   }

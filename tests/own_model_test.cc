@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,20 +12,16 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/base/test_support.h"
+#include "tests/paths.h"
+
+namespace phalanx {
 namespace {
 
 using Json = nlohmann::json;
 
 class OwnModel : public testing::Test {
  protected:
-  OwnModel()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_own_model_{}", ::getpid())) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  ~OwnModel() override { std::filesystem::remove_all(directory_); }
-
   int shell(const std::string& command) const {
     const int status = std::system(
         fmt::format("cd '{}' && {} >out 2>&1 </dev/null", directory_.string(), command).c_str());
@@ -44,7 +39,8 @@ class OwnModel : public testing::Test {
     return lines;
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"own_model"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 constexpr const char* kFlags =
@@ -54,8 +50,8 @@ constexpr const char* kFlags =
     "--eval-iters 0 --save-interval 200 --peak-distance 2";
 
 TEST_F(OwnModel, BuildsAgainstAnInstalledPhalanxAndTrains) {
-  ASSERT_EQ(shell(fmt::format("PHALANX='{}' KEEP=\"$PWD\" bash '{}/tests/journeys/own_model.sh'",
-                              PHALANX_PROGRAM, PHALANX_SOURCE_DIR)),
+  ASSERT_EQ(shell(fmt::format("PHALANX='{}' KEEP=\"$PWD\" bash '{}'", program_path(),
+                              source_path("tests/journeys/own_model.sh").string())),
             0)
       << output();
   ASSERT_EQ(shell(fmt::format("own/peaks {} --save one", kFlags)), 0) << output();
@@ -75,7 +71,7 @@ TEST_F(OwnModel, BuildsAgainstAnInstalledPhalanxAndTrains) {
   // Its own flag is kept, and its own errors are told.
   EXPECT_EQ(shell("own/peaks " + std::string(kFlags) + " --peak-distance 0"), 78);
   EXPECT_NE(output().find("--peak-distance 0: give a number from 1 on"), std::string::npos);
-  EXPECT_EQ(shell(fmt::format("'{}' checkpoint info one --json", PHALANX_PROGRAM)), 0) << output();
+  EXPECT_EQ(shell(fmt::format("'{}' checkpoint info one --json", program_path())), 0) << output();
   EXPECT_NE(output().find("\"--peak-distance\""), std::string::npos) << output();
   // The program's own name, and what else there is to do with the family.
   EXPECT_EQ(shell("own/peaks pretrain --help"), 0);
@@ -99,7 +95,7 @@ TEST_F(OwnModel, ALanguageModelScoresAndGenerates) {
                                "--micro-batch-size 4 --train-iters 2 --lr 1e-3 --mock-data "
                                "--eval-iters 0 --save-interval 2 ";
   const auto run = [&](const std::string& words) {
-    return shell(fmt::format("'{}' {}", PHALANX_OWN_PROGRAM, words));
+    return shell(fmt::format("'{}' {}", build_path("tests/echo").string(), words));
   };
   ASSERT_EQ(run("pretrain " + training + "--echo-note hello --save own"), 0) << output();
   EXPECT_EQ(run(training + "--save again"), 0) << output();  // a flag alone is of pretrain
@@ -134,13 +130,14 @@ TEST_F(OwnModel, ALanguageModelScoresAndGenerates) {
       << output();
 
   // Neither computes with the other's models.
-  EXPECT_EQ(shell(fmt::format("'{}' score --load own --tokens 1 2", PHALANX_PROGRAM)), 78);
+  EXPECT_EQ(shell(fmt::format("'{}' score --load own --tokens 1 2", program_path())), 78);
   EXPECT_NE(output().find("echo is no family of models that this program knows"), std::string::npos)
       << output();
-  ASSERT_EQ(shell(fmt::format("'{}' pretrain gpt {} --save gpt", PHALANX_PROGRAM, training)), 0);
+  ASSERT_EQ(shell(fmt::format("'{}' pretrain gpt {} --save gpt", program_path(), training)), 0);
   EXPECT_EQ(run("score --load gpt --tokens 1 2"), 78);
   EXPECT_NE(output().find("the checkpoint is of a gpt, and a echo is asked for"), std::string::npos)
       << output();
 }
 
 }  // namespace
+}  // namespace phalanx

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -113,7 +114,7 @@ TEST_F(PreprocessProgramTest, ContentTellsTheFormat) {
   write("run.sh",
         fmt::format("'{0}' preprocess-data --input <(cat wiki_00) <(gzip < wiki_00) {1} && "
                     "'{0}' dataset info d_text_document --json > info",
-                    PHALANX_PROGRAM, rest));
+                    program_path(), rest));
   run_script();
   EXPECT_EQ(Json::parse(read("info")).at("documents"), 4) << read("stderr");
 }
@@ -158,7 +159,7 @@ TEST_F(PreprocessProgramTest, SignalsAreHeardWhileItWaits) {
                       "done\n"
                       "sleep 0.1; kill -{} $p; wait $p; echo $? > status\n"
                       "kill $holder; rm pipe\n",
-                      PHALANX_PROGRAM, numbers(), signal));
+                      program_path(), numbers(), signal));
     run_script();
     EXPECT_EQ(read("status"), fmt::format("{}\n", status)) << read("stderr");
     EXPECT_THAT(read("stderr"), HasSubstr("nothing was written"));
@@ -173,7 +174,7 @@ TEST_F(PreprocessProgramTest, AFaultEndsItWhileItWaits) {
                               "timeout 30 '{}' preprocess-data --input pipe --format jsonl "
                               "--output-prefix d {} < /dev/null; echo $? > status\n"
                               "kill $holder; rm pipe\n",
-                              PHALANX_PROGRAM, numbers()));
+                              program_path(), numbers()));
   run_script();
   EXPECT_EQ(read("status"), "65\n") << read("stderr");
   EXPECT_THAT(read("stderr"), HasSubstr("pipe:1: not JSON"));

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/paths.h"
+
 namespace phalanx {
 namespace {
 
@@ -494,7 +496,7 @@ TEST_F(ProgramTest, ADirectoryHasOneWriter) {
   const Output output = run_between(
       fmt::format("'{}' {} --train-iters 100000 2>first &\npid=$!\n"
                   "while [ ! -s run/metrics.jsonl ] && kill -0 $pid; do sleep 0.05; done",
-                  PHALANX_PROGRAM, saves),
+                  program_path(), saves),
       saves, "\nstatus=$?\necho $pid >first-pid\nkill $pid\nwait $pid\nexit $status");
   EXPECT_EQ(output.status, 75) << output.err << read("first");
   std::string pid = read("first-pid");

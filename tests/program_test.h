@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +12,9 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "phalanx/base/test_support.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 
@@ -26,16 +28,6 @@ class ProgramTest : public testing::Test {
  protected:
   using Json = nlohmann::json;
 
-  ProgramTest()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_program_{}_{}",
-                               testing::UnitTest::GetInstance()->current_test_info()->name(),
-                               ::getpid())) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  ~ProgramTest() override { std::filesystem::remove_all(directory_); }
-
   // `words` go through the shell, in the test's directory.
   ProgramOutput run(const std::string& words, const std::string& input = "") const {
     return run_between("", words, "", input);
@@ -46,7 +38,7 @@ class ProgramTest : public testing::Test {
     write("stdin", input);
     const std::string command =
         fmt::format("cd '{}' || exit 1\n{}\n'{}' {} <stdin >stdout 2>stderr {}",
-                    directory_.string(), before, PHALANX_PROGRAM, words, after);
+                    directory_.string(), before, program_path(), words, after);
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), read("stdout"), read("stderr")};
   }
@@ -112,7 +104,8 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"program"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 }  // namespace phalanx

@@ -21,12 +21,15 @@
 #include <utility>
 #include <vector>
 
+#include "tests/paths.h"
+
+namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
 
-const std::filesystem::path kSource = PHALANX_SOURCE_DIR;
+const std::filesystem::path kSource = source_path(".");
 
 std::string text_of(const std::filesystem::path& path) {
   std::ostringstream text;
@@ -194,8 +197,8 @@ class Scripts : public testing::Test {
 };
 
 TEST(Rooms, ThePictureAndTheTableAreOfTheRooms) {
-  EXPECT_EQ(std::system("'" PHALANX_SOURCE_DIR "/tools/draw-rooms' --check >&2"), 0)
-      << "run tools/draw-rooms and look at docs/rooms.svg";
+  const std::string check = "'" + source_path("tools/draw-rooms").string() + "' --check >&2";
+  EXPECT_EQ(std::system(check.c_str()), 0) << "run tools/draw-rooms and look at docs/rooms.svg";
 }
 
 TEST_F(Scripts, WhatAptIsAboutToInstallIsSaidBefore) {
@@ -291,3 +294,4 @@ TEST(ExitCodes, ThePageHasThoseOfTheCode) {
 }
 
 }  // namespace
+}  // namespace phalanx

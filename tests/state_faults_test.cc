@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -93,7 +94,7 @@ class StateFaults : public ProgramTest {
     write("stdin", "");
     const std::string command =
         fmt::format("cd '{}' && unshare -m sh on_a_mount '{}' {} 2>unshared", directory_.string(),
-                    PHALANX_PROGRAM, words);
+                    program_path(), words);
     const int status = WEXITSTATUS(std::system(command.c_str()));
     output = {status, read("stdout"), read("stderr")};
     return status != 99 && !(status == 1 && !fs::exists(directory_ / "left"));
@@ -233,7 +234,7 @@ TEST_F(StateFaults, TwoRunsThatSaveNothingShareADirectory) {
       fmt::format("'{}' {} >/dev/null 2>&1 &\nfirst=$!\nfor i in $(seq 1200); do\n"
                   "  ls disk/phalanx-*/rank-0000/*.state >/dev/null 2>&1 && break\n"
                   "  kill -0 $first 2>/dev/null || break\n  sleep 0.05\ndone",
-                  PHALANX_PROGRAM, words),
+                  program_path(), words),
       words + " --exit-interval 2",
       "\nstatus=$?\nkill -0 $first || status=1\nkill -9 $first\nwait $first\nexit $status");
   EXPECT_EQ(output.status, 0) << output.err;
@@ -241,7 +242,7 @@ TEST_F(StateFaults, TwoRunsThatSaveNothingShareADirectory) {
 
 TEST_F(StateFaults, TwoRunsShareADirectory) {
   const ProgramOutput first = run_between(
-      fmt::format("'{}' {} >other_out 2>other_err &\nother=$!", PHALANX_PROGRAM,
+      fmt::format("'{}' {} >other_out 2>other_err &\nother=$!", program_path(),
                   run_of("other", std::string(kFiles) + "--exit-interval 10 --seed 99")),
       run_of("run", std::string(kFiles) + "--exit-interval 10"),
       "\nstatus=$?\nwait $other && exit $status");

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <string_view>
+
+#include "phalanx/base/test_support.h"
+#include "tests/paths.h"
 
 namespace phalanx::walls {
 namespace {
@@ -13,13 +15,9 @@ namespace {
 // A small source tree in the temporary directory, removed at the end.
 class WallsOfTree : public testing::Test {
  protected:
-  WallsOfTree()
-      : root_(std::filesystem::temp_directory_path() /
-              ("phalanx_walls_" + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(root_);
+  WallsOfTree() {
     write("walls.txt", "# a comment\nlow:\nmiddle: low\nhigh: middle\n\nvendor lib/: low/deep\n");
   }
-  ~WallsOfTree() override { std::filesystem::remove_all(root_); }
 
   void write(std::string_view name, std::string_view text) {
     const auto path = root_ / name;
@@ -34,11 +32,12 @@ class WallsOfTree : public testing::Test {
   }
 
  private:
-  std::filesystem::path root_;
+  const TemporaryDirectory temporary_{"walls"};
+  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST(Walls, OfThisProjectStand) {
-  for (const auto& violation : check(std::filesystem::path(PHALANX_SOURCE_DIR) / "src/phalanx")) {
+  for (const auto& violation : check(source_path("src/phalanx"))) {
     ADD_FAILURE() << "src/phalanx/" << violation.to_string();
   }
 }

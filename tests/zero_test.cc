@@ -4,6 +4,7 @@
 #include <string>
 
 #include "program_test.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -89,9 +90,9 @@ TEST_F(ZeroProgramTest, WhatCannotBeDrawnIsOneClearError) {
 // Every picture of the page is what its command draws.
 TEST_F(ZeroProgramTest, ThePicturesAreUpToDate) {
   const ProgramOutput output =
-      run_between("'" PHALANX_SOURCE_DIR "/tools/draw-zero' --check '" PHALANX_PROGRAM
-                  "' >drawn 2>&1 || echo bad "
-                  ">>drawn",
+      run_between("'" + source_path("tools/draw-zero").string() + "' --check '" + program_path() +
+                      "' >drawn 2>&1 || echo bad "
+                      ">>drawn",
                   "version", "");
   EXPECT_EQ(output.status, 0);
   EXPECT_EQ(read("drawn"), "") << "run tools/draw-zero and look at what it changed";

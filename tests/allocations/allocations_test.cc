@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,7 +14,7 @@
 
 #include "large_allocations.h"
 #include "phalanx/base/text_batches.h"
-#include "phalanx/data/gpt_columns.h"
+#include "phalanx/data/host_batch.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -25,32 +27,25 @@ constexpr std::int64_t kVocabulary = 50;
 
 // Very deep and narrow: what grows with the layers alone is large, every tensor is small.
 TrainConfig deep(const Layout& layout) {
-  TrainConfig c;
-  c.model.num_layers = 128;
-  c.model.hidden_size = 8;
-  c.model.num_attention_heads = 4;
-  c.data.seq_length = 8;
-  c.model.max_position_embeddings = 8;
-  c.layout.micro_batch_size = 1;
-  c.layout.global_batch_size = 4;
-  c.layout.threads_per_rank = 1;
-  c.model.attention_dropout = 0.1;
-  c.model.hidden_dropout = 0.1;
+  TrainConfig c =
+      with_flags({},
+                 "--num-layers 128 --hidden-size 8 --num-attention-heads 4 --seq-length 8 "
+                 "--max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 4 "
+                 "--threads-per-rank 1 --attention-dropout 0.1 --hidden-dropout 0.1");
   c = with_layout(std::move(c), layout);
   return c;
 }
 
 HostBatch batch_of(const TrainConfig& c) {
   HostBatch batch(gpt_batch_schema(c.data.seq_length), c.layout.micro_batch_size);
-  const GptColumns columns(batch);
-  for (std::size_t row = 0; row < columns.tokens.size(); ++row) {
-    const auto position = static_cast<std::int32_t>(row);
-    columns.tokens[row] = position;
-    columns.labels[row] = position + 1;
-    columns.position_ids[row] = position;
-    columns.position[row] = position;
-    columns.loss_mask[row] = 1.0F;
+  const auto tokens = batch.column<std::int32_t>("tokens");
+  const std::ranges::iota_view places(0, static_cast<std::int32_t>(tokens.size()));
+  for (const char* name : {"tokens", "position_ids", "position"}) {
+    std::ranges::copy(places, batch.column<std::int32_t>(name).begin());
   }
+  std::ranges::transform(tokens, batch.column<std::int32_t>("labels").begin(),
+                         [](std::int32_t token) { return token + 1; });
+  std::ranges::fill(batch.column<float>("loss_mask"), 1.0F);
   return batch;
 }
 
@@ -94,12 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
 class RunAllocations : public RunTest {
  protected:
   std::int64_t count(std::int64_t iterations) const {
-    TrainConfig c = config("");
-    c.model.num_layers = 1;
-    c.model.hidden_size = 8;
-    c.layout.micro_batch_size = 1024;
-    c.layout.global_batch_size = 2048;
-    c.run.train_iters = 8;
+    TrainConfig c = with_flags(config(""),
+                               "--num-layers 1 --hidden-size 8 --micro-batch-size 1024 "
+                               "--global-batch-size 2048 --train-iters 8");
     c.run.exit_interval = iterations;
     c.run.eval_interval = 1;
     forget_allocations();

@@ -62,20 +62,14 @@ class AsynchronousTest : public RunTest, public testing::WithParamInterface<Asyn
   // Learning rate and weight decay change in every iteration, the number of tokens that count in
   // every microbatch; dropout is on.
   TrainConfig config(const std::string& save, int data, bool bf16) const {
-    TrainConfig c = RunTest::config(save);
-    c.model.num_layers = 4;
-    c.layout.micro_batch_size = 1;
+    TrainConfig c = with_flags(
+        RunTest::config(save),
+        "--num-layers 4 --micro-batch-size 1 --eod-mask-loss --untie-embeddings-and-output-weights "
+        "--clip-grad 0 --start-weight-decay 0 --end-weight-decay 0.3 --weight-decay-incr-style "
+        "linear --eval-iters 0 --eval-interval 0");
     c.layout.global_batch_size = std::int64_t{kMicrobatches} * data;
     c.layout.world_size = data;
     c.model.bf16 = bf16;
-    c.data.eod_mask_loss = true;
-    c.model.untie_embeddings_and_output_weights = true;
-    c.optimizer.clip_grad = 0.0;
-    c.optimizer.start_weight_decay = 0.0;
-    c.optimizer.end_weight_decay = 0.3;
-    c.optimizer.weight_decay_incr_style = "linear";
-    c.run.eval_iters = 0;
-    c.run.eval_interval = 0;
     return c;
   }
   static TrainConfig with_pipeline(TrainConfig c, const AsynchronousCase& p) {
@@ -86,8 +80,7 @@ class AsynchronousTest : public RunTest, public testing::WithParamInterface<Asyn
     c.layout.overlap_grad_reduce = p.overlaps;
     c.layout.ddp_bucket_size = p.overlaps ? 5000 : 0;
     if (p.recomputes) {
-      c.layout.recompute_granularity = "full";
-      c.layout.recompute_method = "uniform";
+      set_flags(c, "--recompute-granularity full --recompute-method uniform");
     }
     return c;
   }
@@ -104,8 +97,7 @@ TEST_P(AsynchronousTest, TrainsByItsUpdateRule) {
   const AsynchronousCase& p = GetParam();
   TrainConfig c = config("pipeline", p.data, p.bf16);
   if (p.descends) {
-    c.optimizer.optimizer = "sgd";
-    c.optimizer.decoupled_lr = 0.05;
+    set_flags(c, "--optimizer sgd --decoupled-lr 0.05");
   }
   ASSERT_EQ(pretrain(with_pipeline(c, p)), RunEnd::kFinished);
 

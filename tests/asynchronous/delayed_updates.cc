@@ -10,7 +10,6 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/text_batches.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/settings/config_views.h"
 
@@ -38,8 +37,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
              .micro_batch = setup.config.layout.micro_batch_size},
       memory_("memory", kArenaBytes),
       workspace_("workspace", kArenaBytes),
-      backend_(make_cpu_backend(static_cast<int>(setup.config.layout.threads_per_rank),
-                                setup.products.products)),
+      backend_(setup.device.choice().make_backend(setup.config.layout.threads_per_rank)),
       context_{.backend = *backend_, .workspace = workspace_, .queue = {}, .recorder = nullptr},
       chunk_(setup.model->build_chunk(setup.model->whole(), table_)),
       parameters_(StateLayout(table_), memory_, memory_) {

@@ -10,6 +10,7 @@
 
 #include "formula.h"
 #include "phalanx/model/bert.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -18,7 +19,7 @@ using nlohmann::json;
 
 const json& golden() {
   static const json document =
-      json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_bert.json"));
+      json::parse(std::ifstream(source_path("tests/golden/tiny_bert.json")));
   return document;
 }
 

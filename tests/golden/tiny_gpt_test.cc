@@ -10,6 +10,7 @@
 #include "formula.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/optim/parameter_schedule.h"
+#include "tests/paths.h"
 #include "tiny_training.h"
 
 namespace phalanx {
@@ -27,7 +28,7 @@ double noise(std::uint64_t stream, std::uint64_t index) {
 
 const json& golden() {
   static const json document =
-      json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_gpt.json"));
+      json::parse(std::ifstream(source_path("tests/golden/tiny_gpt.json")));
   return document;
 }
 

@@ -14,6 +14,7 @@
 
 #include "formula.h"
 #include "phalanx/model/gpt.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -22,7 +23,7 @@ using nlohmann::json;
 
 const json& golden() {
   static const json document =
-      json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_llama.json"));
+      json::parse(std::ifstream(source_path("tests/golden/tiny_llama.json")));
   return document;
 }
 

@@ -9,6 +9,7 @@
 
 #include "formula.h"
 #include "phalanx/model/t5.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -16,8 +17,7 @@ namespace {
 using nlohmann::json;
 
 const json& golden() {
-  static const json document =
-      json::parse(std::ifstream(PHALANX_SOURCE_DIR "/tests/golden/tiny_t5.json"));
+  static const json document = json::parse(std::ifstream(source_path("tests/golden/tiny_t5.json")));
   return document;
 }
 

@@ -11,6 +11,7 @@
 #include "expectations.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/ops/cpu/target.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -38,7 +39,7 @@ std::string digest_of(const TrainingResult& result) {
 }
 
 nlohmann::json kept_digests() {
-  std::ifstream file(PHALANX_SOURCE_DIR "/tests/golden/layout_digests.json");
+  std::ifstream file(source_path("tests/golden/layout_digests.json"));
   return nlohmann::json::parse(file);
 }
 

@@ -11,6 +11,7 @@
 #include "layout.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/rules/resolve.h"
@@ -23,10 +24,8 @@ namespace {
 constexpr auto kProducts = cpu::ProductPrecision::kFp32;
 
 TrainConfig config_without_dropout(const Layout& layout) {
-  TrainConfig c = config_of(layout);
-  c.model.hidden_dropout = 0.0;
-  c.model.attention_dropout = 0.0;
-  c.layout.pipeline_drain_interval = 1;
+  TrainConfig c = with_flags(
+      config_of(layout), "--hidden-dropout 0 --attention-dropout 0 --pipeline-drain-interval 1");
   if (!layout.tied) c.optimizer.clip_grad = 0.0;  // for what updates asynchronously
   resolve(c, false);
   return c;

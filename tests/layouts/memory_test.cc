@@ -11,10 +11,12 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/pipeline/simulator.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -128,14 +130,10 @@ struct StateCase {
 };
 
 TrainConfig config_of(const StateCase& c, bool tied) {
-  TrainConfig config;
-  config.model.num_layers = 3;
-  config.model.hidden_size = 96;
-  config.model.num_attention_heads = 4;
-  config.data.seq_length = 32;
-  config.model.max_position_embeddings = 32;
-  config.layout.micro_batch_size = 1;
-  config.layout.threads_per_rank = 1;
+  TrainConfig config =
+      with_flags({},
+                 "--num-layers 3 --hidden-size 96 --num-attention-heads 4 --seq-length 32 "
+                 "--max-position-embeddings 32 --micro-batch-size 1 --threads-per-rank 1");
   config.model.untie_embeddings_and_output_weights = !tied;
   config.model.bf16 = c.bf16;
   config.layout.world_size = c.data;
@@ -195,10 +193,9 @@ TEST(ModelStateMemory, ATiedEmbeddingHasRowsForItsInputSide) {
 }
 
 TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
-  TrainConfig config = config_of(StateCase{}, true);
-  config.layout.world_size = 4;
-  config.layout.tensor_model_parallel_size = 4;
-  config.layout.sequence_parallel = true;
+  TrainConfig config =
+      with_flags(config_of(StateCase{}, true),
+                 "--world-size 4 --tensor-model-parallel-size 4 --sequence-parallel");
   resolve(config, false);
   EXPECT_EQ(planned(config).bytes["communication"], allocated(4 * (6 * 96 * 3 + 2 * 96)));
   config.layout.sequence_parallel = false;
@@ -208,15 +205,14 @@ TEST(ModelStateMemory, SequenceParallelismHasABufferForItsGradientSum) {
 // Pipelines -------------------------------------------------------------------------------------
 
 struct PipelineCase {
-  const char* schedule;
+  std::string schedule;
   std::int64_t pipeline = 4;
   std::int64_t microbatches = 8;
   std::int64_t chunks = 0;
 };
 
 TrainConfig config_of(const PipelineCase& c) {
-  TrainConfig config = config_of(StateCase{}, true);
-  config.model.num_layers = 24;
+  TrainConfig config = with_flags(config_of(StateCase{}, true), "--num-layers 24");
   config.layout.world_size = c.pipeline;
   config.layout.pipeline_model_parallel_size = c.pipeline;
   config.layout.pipeline_schedule = c.schedule;
@@ -256,15 +252,20 @@ double share_kept_for_weight_gradients(const TrainConfig& config) {
   return behind / before;
 }
 
+// Every synchronous kind, and some with other numbers.
+std::vector<PipelineCase> cases_of_every_schedule() {
+  std::vector<PipelineCase> cases = {{"1f1b", 4, 2}, {"interleaved", 4, 8, 3}, {"zb-h2", 4, 12}};
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    if (kind.update == UpdateRule::kFlush && kind.directions() == 1) {
+      cases.push_back({std::string(kind.name)});
+    }
+  }
+  return cases;
+}
+
 // What is beside whole microbatches - of the pass in progress, of messages - is less than one.
 TEST(PipelineMemory, IsThePeakOfTheSimulatedSchedule) {
-  for (const PipelineCase& c :
-       {PipelineCase{"1f1b"}, PipelineCase{"1f1b", 4, 2}, PipelineCase{"gpipe"},
-        PipelineCase{"eager-1f1b"}, PipelineCase{"interleaved", 4, 8, 2},
-        PipelineCase{"interleaved", 4, 8, 3}, PipelineCase{"looped-bfs", 4, 8, 2},
-        PipelineCase{"hanayo", 4, 8, 2}, PipelineCase{"dualpipe-v"}, PipelineCase{"zb-h1"},
-        PipelineCase{"zb-h2", 4, 12}, PipelineCase{"zb-v"},
-        PipelineCase{"zb-interleaved", 4, 8, 2}}) {
+  for (const PipelineCase& c : cases_of_every_schedule()) {
     const TrainConfig config = config_of(c);
     const StepPrograms programs = step_programs(config);
     const auto peaks = peak_activations(programs.training.at(programs.usual).schedule,
@@ -316,8 +317,7 @@ TEST(PipelineMemory, StagesShareTheModelState) {
       EXPECT_EQ(plans[rank].bytes["optimizer"], 2 * allocated(4 * flat.elements)) << rank;
       parameters += plans[rank].model_parameters;
     }
-    config.layout.pipeline_model_parallel_size = 1;
-    config.layout.world_size = 1;
+    set_flags(config, "--pipeline-model-parallel-size 1 --world-size 1");
     const std::int64_t copies = tied ? kStateVocabulary * config.model.hidden_size : 0;
     EXPECT_EQ(parameters, planned(config).model_parameters + copies);
   }
@@ -325,7 +325,7 @@ TEST(PipelineMemory, StagesShareTheModelState) {
 
 // docs/memory.md --------------------------------------------------------------------------------
 
-constexpr const char* kDocument = PHALANX_SOURCE_DIR "/docs/memory.md";
+const std::filesystem::path kDocument = source_path("docs/memory.md");
 
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number < 0 ? -number : number);

@@ -7,6 +7,7 @@
 
 #include "message_formulas.h"
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -42,15 +43,12 @@ struct Case {
 };
 
 TrainConfig config_of(const Case& c) {
-  TrainConfig config;
+  TrainConfig config = with_flags({},
+                                  "--hidden-size 128 --num-attention-heads 8 --seq-length 160 "
+                                  "--max-position-embeddings 160 --micro-batch-size 2");
   config.model.num_layers = c.layers;
-  config.model.hidden_size = 128;
-  config.model.num_attention_heads = 8;
   config.model.group_query_attention = c.query_groups > 0;
   if (c.query_groups > 0) config.model.num_query_groups = c.query_groups;
-  config.model.max_position_embeddings = 160;
-  config.data.seq_length = 160;
-  config.layout.micro_batch_size = 2;
   config.layout.global_batch_size = 2 * c.data * c.microbatches;
   config.layout.threads_per_rank = 1;
   config.layout.world_size = c.tensor * c.data * c.pipeline;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compare.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/rules/resolve.h"
 
@@ -17,14 +18,11 @@ namespace {
 
 using testing::Values;
 
-// They have two copies of the model. (Others have stale weights, and so other bits.)
-const std::set<std::string> kNotForTraining = {"dualpipe", "chimera"};
-
+// Stale weights have other bits.
 std::set<std::string> synchronous_schedules() {
   std::set<std::string> names;
   for (const ScheduleKind& kind : schedule_kinds()) {
-    const std::string name(kind.name);
-    if (kind.update == UpdateRule::kFlush && !kNotForTraining.contains(name)) names.insert(name);
+    if (kind.update == UpdateRule::kFlush && kind.directions() == 1) names.emplace(kind.name);
   }
   return names;
 }
@@ -81,8 +79,7 @@ TEST(PipelineOptions, MayHaveDataParallelRanksOutermost) {
                       .chunks = 2,
                       .zero = {.stage = 1},
                       .layers = 5};
-  TrainConfig config = config_of(layout);
-  config.layout.use_tp_pp_dp_mapping = true;
+  TrainConfig config = with_flags(config_of(layout), "--use-tp-pp-dp-mapping");
   resolve(config, false);
   const TrainingResult result = train(config);
   EXPECT_EQ(result.faults, std::vector<std::string>{});
@@ -91,9 +88,9 @@ TEST(PipelineOptions, MayHaveDataParallelRanksOutermost) {
 
 TEST(PipelineOptions, MayHaveOtherNumbersOfLayersAtTheirEnds) {
   const Layout layout{.pipeline = 2, .schedule = "interleaved", .chunks = 2, .layers = 6};
-  TrainConfig config = config_of(layout);
-  config.layout.decoder_first_pipeline_num_layers = 2;
-  config.layout.decoder_last_pipeline_num_layers = 4;
+  TrainConfig config =
+      with_flags(config_of(layout),
+                 "--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 4");
   resolve(config, false);
   const TrainingResult result = train(config);
   EXPECT_EQ(result.faults, std::vector<std::string>{});

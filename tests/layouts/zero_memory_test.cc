@@ -8,6 +8,7 @@
 #include "message_formulas.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -35,11 +36,9 @@ TrainConfig config_with(const SharedStates& c) {
   config.model.num_layers = c.layers;
   config.model.hidden_size = c.hidden;
   config.model.num_attention_heads = c.heads;
-  config.data.seq_length = 32;
-  config.model.max_position_embeddings = 32;
-  config.layout.micro_batch_size = 1;
-  config.layout.threads_per_rank = 1;
-  config.model.untie_embeddings_and_output_weights = true;
+  set_flags(config,
+            "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --threads-per-rank "
+            "1 --untie-embeddings-and-output-weights");
   config.model.bf16 = c.bf16;
   config.layout.world_size = c.data;
   config.layout.zero_stage = c.stage;

@@ -1,6 +1,7 @@
 // The scripts of examples/cluster, with a small model and the program as it is.
 
 #include "processes_test.h"
+#include "tests/paths.h"
 
 namespace phalanx::processes {
 namespace {
@@ -9,7 +10,7 @@ class ClusterScripts : public ProcessesTest {
  protected:
   ChildProcess script(const std::string& name, Variables settings,
                       const std::vector<std::string>& flags = {}) const {
-    settings["PHALANX"] = PHALANX_PROGRAM;
+    settings["PHALANX"] = program_path();
     settings["PHALANX_TEST_RUN"] = run_mark();
     settings.insert({{"DATA_PATH", "data_text_document"},
                      {"VOCAB_FILE", "tok/vocab.json"},
@@ -22,8 +23,7 @@ class ClusterScripts : public ProcessesTest {
                      {"BATCH", "4"},
                      {"ITERATIONS", "4"},
                      {"EVAL_ITERATIONS", "0"}});
-    const std::string path =
-        (std::filesystem::path(PHALANX_SOURCE_DIR) / "examples/cluster" / name).string();
+    const std::string path = (source_path("examples/cluster") / name).string();
     std::vector<std::string> words = {path};
     words.insert(words.end(), flags.begin(), flags.end());
     return ChildProcess(

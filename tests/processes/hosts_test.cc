@@ -1,6 +1,7 @@
 // Hosts on a network that can be cut, swallowed and slowed down: network namespaces of one machine,
 // joined by veth pairs and a bridge.
 
+#include <functional>
 #include <thread>
 
 #include "processes_test.h"
@@ -35,8 +36,34 @@ class AcrossHosts : public ProcessesTest {
     }
     return launchers;
   }
-  void expect_begun(const std::vector<ChildProcess>& launchers) const {
-    ASSERT_TRUE(has_begun("run")) << launchers[0].err() << launchers[1].err();
+  // The same without an end in sight, when it trains.
+  std::vector<ChildProcess> train_on(const Hosts& hosts, int count,
+                                     const std::string& flags = "") const {
+    std::vector<ChildProcess> launchers =
+        launch_on(hosts, count, endless() + "--save run " + flags);
+    EXPECT_TRUE(has_begun("run")) << launchers[0].err() << launchers[1].err();
+    return launchers;
+  }
+  void expect_all_end(std::vector<ChildProcess>& launchers, int status) const {
+    for (ChildProcess& launcher : launchers) expect_end(launcher, status);
+    expect_clean("run");
+  }
+  // It goes on from here.
+  void expect_iterations(const std::vector<ChildProcess>& launchers, int before) const {
+    EXPECT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
+        << launchers[0].err() << launchers[1].err();
+  }
+  // What threads come to, too.
+  void expect_threads_results(const Hosts& hosts, int count, const std::string& flags,
+                              const std::string& address) const {
+    ASSERT_EQ(run(fmt::format("pretrain gpt {} --nproc {} --save threads --save-interval 100",
+                              flags, count))
+                  .status,
+              0);
+    std::vector<ChildProcess> launchers =
+        launch_on(hosts, count, flags + "--save run --save-interval 100", address);
+    expect_all_end(launchers, 0);
+    EXPECT_EQ(results("run"), results("threads"));
   }
   void expect_lost(std::vector<ChildProcess>& launchers) const {
     for (ChildProcess& launcher : launchers) {
@@ -45,7 +72,10 @@ class AcrossHosts : public ProcessesTest {
     }
   }
   // Both sides end; who still hears of all says whom it has lost.
-  void expect_cut(std::vector<ChildProcess>& launchers) const {
+  void expect_cut_by(const std::function<void(const Hosts&)>& cut) const {
+    const Hosts hosts(2);
+    std::vector<ChildProcess> launchers = train_on(hosts, 2);
+    cut(hosts);
     expect_lost(launchers);
     const Json json = summary("logs_0");
     EXPECT_EQ(json.value("exit", -1), 75) << json;
@@ -60,33 +90,17 @@ class AcrossHosts : public ProcessesTest {
 };
 
 TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
-  const Hosts hosts(2);
-  ASSERT_EQ(run("pretrain gpt " + model() + "--nproc 2 --save threads --save-interval 100").status,
-            0);
-  std::vector<ChildProcess> launchers =
-      launch_on(hosts, 2, model() + "--save run --save-interval 100");
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
-  EXPECT_EQ(results("run"), results("threads"));
-  expect_clean("run");
+  expect_threads_results(Hosts(2), 2, model(), Hosts::address(0));
 }
 
 TEST_F(AcrossHosts, ThreeTrainByIPv6) {
-  const Hosts hosts(3);
-  const std::string flags = model() + "--global-batch-size 6 ";
-  ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 3 --save threads --save-interval 100").status,
-            0);
-  std::vector<ChildProcess> launchers =
-      launch_on(hosts, 3, flags + "--save run --save-interval 100", Hosts::address6(0));
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
-  EXPECT_EQ(results("run"), results("threads"));
-  expect_clean("run");
+  expect_threads_results(Hosts(3), 3, model() + "--global-batch-size 6 ", Hosts::address6(0));
 }
 
 // Ranks of one machine in two network namespaces are on two hosts: no shared memory, sockets.
 TEST_F(AcrossHosts, WhatListensDoesSoOnTheCableAlone) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 2);
   for (int host = 0; host < 2; ++host) {
     // 10.11.12.x, backwards.
     const std::string address = fmt::format("{:02X}0C0B0A:", host + 1);
@@ -98,40 +112,25 @@ TEST_F(AcrossHosts, WhatListensDoesSoOnTheCableAlone) {
     EXPECT_GE(count, 1);
   }
   launchers[1].signal(SIGTERM);
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
-  expect_clean("run");
+  expect_all_end(launchers, 85);
 }
 
 TEST_F(AcrossHosts, ALinkThatGoesDownIsACut) {
-  const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
-  hosts.link_down(1);
-  expect_cut(launchers);
+  expect_cut_by([](const Hosts& hosts) { hosts.link_down(1); });
 }
 
 TEST_F(AcrossHosts, ANetworkThatSwallowsEverythingIsACut) {
-  const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
-  hosts.swallow(1);
-  expect_cut(launchers);
+  expect_cut_by([](const Hosts& hosts) { hosts.swallow(1); });
 }
 
 TEST_F(AcrossHosts, ALinkThatIsHalfOpenIsACut) {
-  const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
-  hosts.lose_one_direction(1, 0);
-  expect_cut(launchers);
+  expect_cut_by([](const Hosts& hosts) { hosts.lose_one_direction(1, 0); });
 }
 
 // One of three: the other two name it.
 TEST_F(AcrossHosts, TheHostThatIsCutOffIsNamed) {
   const Hosts hosts(3);
-  std::vector<ChildProcess> launchers =
-      launch_on(hosts, 3, endless() + "--global-batch-size 6 --save run");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 3, "--global-batch-size 6");
   hosts.swallow(2);
   expect_lost(launchers);
   const Json json = summary("logs_0");
@@ -143,68 +142,56 @@ TEST_F(AcrossHosts, TheHostThatIsCutOffIsNamed) {
 
 TEST_F(AcrossHosts, ALinkThatFlapsIsEndured) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 2);
   for (int i = 0; i < 2; ++i) {
     hosts.swallow(1);
     std::this_thread::sleep_for(1s);
     hosts.let_through(1);
     std::this_thread::sleep_for(3s);
     const int before = iterations("run");
-    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
-        << launchers[0].err() << launchers[1].err();
+    expect_iterations(launchers, before);
   }
   launchers[0].signal(SIGTERM);
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
-  expect_clean("run");
+  expect_all_end(launchers, 85);
 }
 
 // For longer than anything that lives takes to answer.
 TEST_F(AcrossHosts, ALinkThatIsDownForFourSecondsIsEndured) {
   const Hosts hosts(2);
   silence_seconds_ = 30;
-  std::vector<ChildProcess> launchers =
-      launch_on(hosts, 2, endless() + "--save run --hang-timeout-s 30");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 2, "--hang-timeout-s 30");
   hosts.link_down(1);
   std::this_thread::sleep_for(4s);
   hosts.link_up(1);
   const int before = iterations("run");
-  ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
-      << launchers[0].err() << launchers[1].err();
+  expect_iterations(launchers, before);
   launchers[0].signal(SIGTERM);
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
-  expect_clean("run");
+  expect_all_end(launchers, 85);
 }
 
 // Of ranks and launchers, at both ends: nothing is lost, and nobody is missed.
 TEST_F(AcrossHosts, ControlConnectionsThatAreResetComeBack) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 2);
   for (int i = 0; i < 3; ++i) {
     if (!hosts.reset_control(i % 2, kMasterPort))
       GTEST_SKIP() << "the kernel resets no connections";
     const int before = iterations("run");
     std::this_thread::sleep_for(1500ms);
-    ASSERT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
-        << launchers[0].err() << launchers[1].err();
+    expect_iterations(launchers, before);
   }
   launchers[1].signal(SIGTERM);
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 85);
+  expect_all_end(launchers, 85);
   EXPECT_THAT(launchers[0].err(), HasSubstr("rank 1 (host "));
   EXPECT_THAT(launchers[0].err(), HasSubstr(" is back: its connection "));
-  expect_clean("run");
 }
 
 // The payload's cannot: what was on the way is lost.
 TEST_F(AcrossHosts, APayloadConnectionThatIsResetEndsTheAttempt) {
   const Hosts hosts(2);
-  std::vector<ChildProcess> launchers = launch_on(hosts, 2, endless() + "--save run");
-  expect_begun(launchers);
+  std::vector<ChildProcess> launchers = train_on(hosts, 2);
   if (!hosts.reset_payload(1, kMasterPort)) GTEST_SKIP() << "the kernel resets no connections";
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 75);
-  expect_clean("run");
+  expect_all_end(launchers, 75);
 }
 
 TEST_F(AcrossHosts, ASlowLinkIsNoFault) {
@@ -212,9 +199,8 @@ TEST_F(AcrossHosts, ASlowLinkIsNoFault) {
   hosts.slow_down(1, "10mbit");
   std::vector<ChildProcess> launchers =
       launch_on(hosts, 2, model() + "--save run --save-interval 100");
-  for (ChildProcess& launcher : launchers) expect_end(launcher, 0);
+  expect_all_end(launchers, 0);
   EXPECT_EQ(metrics("run").size(), 8U);
-  expect_clean("run");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "processes_test.h"
+#include "tests/paths.h"
 
 namespace phalanx::processes {
 namespace {
@@ -119,7 +120,7 @@ TEST_F(Rendezvous, DataDiffers) {
   ChildProcess rank_0 = start_rank(0, 2, patient());
   // The same flags in another directory: on a real cluster, on another host.
   ChildOptions options{
-      .words = {"sh", "-c", "cd other && exec \"$@\"", "sh", PHALANX_PROGRAM, "pretrain", "gpt"},
+      .words = {"sh", "-c", "cd other && exec \"$@\"", "sh", program_path(), "pretrain", "gpt"},
       .directory = directory_,
       .name = "rank_1",
       .environment = {{"RANK", "1"},

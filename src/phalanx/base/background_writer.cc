@@ -34,9 +34,9 @@ struct BackgroundWriter::OutputState {
 
   ReadyOutput output;
   LineBuffer buffer;
-  std::string chunk;  // what is being written; the thread's alone while is_queued
+  std::string chunk;  // the text being written; only the thread uses it while is_queued
   bool at_once;
-  bool is_queued = false;  // the thread has it
+  bool is_queued = false;  // the thread has it in its queue
   std::string fault;
 };
 
@@ -54,7 +54,7 @@ struct BackgroundWriter::State : std::enable_shared_from_this<State> {
   std::condition_variable changed;
   std::deque<std::shared_ptr<OutputState>> queued;
   std::size_t waiting = 0;  // bytes of all outputs
-  Clock::time_point moved;  // when something was last taken, or began to wait
+  Clock::time_point moved;  // time of the last write, or when waiting began
   bool has_thread = false;
   bool stops = false;
 };
@@ -79,11 +79,11 @@ void BackgroundWriter::State::fill_chunk(OutputState& output) {
   if (!output.chunk.empty()) return;
   const std::size_t before = output.buffer.size();
   output.chunk = output.buffer.take(kChunk);
-  // What was dropped may be said only now.
+  // Space is free again, so the buffer may add the line about dropped lines.
   waiting += output.buffer.size() + output.chunk.size() - before;
 }
 
-// Called by the writing thread itself: the descriptor never waits.
+// Runs on the caller's thread, because the descriptor never blocks.
 void BackgroundWriter::State::write_now(OutputState& output) {
   while (output.has_more()) {
     fill_chunk(output);
@@ -93,7 +93,7 @@ void BackgroundWriter::State::write_now(OutputState& output) {
   }
 }
 
-// What is lost with an output that takes nothing any more was taken, too.
+// Bytes that a failed output loses count as taken.
 void BackgroundWriter::State::took(OutputState& output, ssize_t written, int error) {
   if (written == 0) return;
   if (written < 0) {
@@ -113,14 +113,14 @@ void BackgroundWriter::State::queue(const std::shared_ptr<OutputState>& output) 
   try {
     start_thread();
   } catch (const std::system_error&) {
-    return;  // the system refuses a thread now: the next line tries again
+    return;  // the system refuses a thread now; the next line tries again
   }
   output->is_queued = true;
   queued.push_back(output);
   work.notify_one();
 }
 
-// Signals are for other threads; one of a broken pipe is an error of the write.
+// The thread takes no signals; a broken pipe is an error of write().
 void BackgroundWriter::State::start_thread() {
   if (has_thread) return;
   sigset_t all;
@@ -128,7 +128,7 @@ void BackgroundWriter::State::start_thread() {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    // It is let go at the end: one that is stuck in a write cannot be waited for.
+    // Detached, because a thread that is blocked in a write cannot be joined.
     std::thread([state = shared_from_this()] { state->run(); }).detach();
     has_thread = true;
   } catch (...) {

@@ -1,8 +1,7 @@
 #pragma once
-// Writes lines to descriptors that may block for long - a stopped terminal, a pipe that nobody
-// reads, a slow disk - without ever blocking its caller. What cannot be written at once is kept, up
-// to a bound, and written by a thread. Lines that do not fit are dropped; when writing goes on, a
-// line says how many.
+// Writes lines to descriptors that may block for long (a stopped terminal, a pipe without a reader,
+// a slow disk) without blocking the caller. A thread writes what cannot be written at once. Lines
+// beyond a bound are dropped; once writing continues, a line says how many.
 
 #include <chrono>
 #include <cstddef>
@@ -16,11 +15,11 @@ class BackgroundWriter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // One thread serves all outputs: while one of them blocks it in a write, the others wait too.
+  // One thread serves all outputs: if one blocks it, the others wait too.
   BackgroundWriter();
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
-  // Does not wait: call flush() first. The thread ends after the write that it is in.
+  // Does not wait: call flush() first. The thread ends after its current write.
   ~BackgroundWriter();
 
   struct Limits {
@@ -39,15 +38,15 @@ class BackgroundWriter {
     Output() = default;
 
     void write(std::string_view bytes) const;
-    // Drops nothing; may be called only while not is_full().
+    // Drops nothing. Call it only while not is_full().
     void write_all(std::string_view bytes) const;
     // Whether half of the bound is used.
     bool is_full() const;
-    // Whether something waits to be written.
+    // Whether bytes wait to be written.
     bool is_behind() const;
-    // How long the writer has written nothing although something waits; zero where nothing waits.
+    // For how long no byte was written although some wait; zero if none wait.
     Clock::duration stuck_for() const;
-    // Why nothing more can be written; empty while it can.
+    // Why the output failed; empty while it works.
     std::string fault() const;
     explicit operator bool() const { return output_ != nullptr; }
 
@@ -57,14 +56,13 @@ class BackgroundWriter {
     std::shared_ptr<OutputState> output_;
   };
 
-  // The writer duplicates the descriptor. `at_once`: the caller writes what can be written without
-  // waiting.
+  // Duplicates the descriptor. `at_once`: the caller writes as much as possible without waiting.
   Output add(int descriptor, const Limits& limits, bool at_once);
 
-  // Waits until all is written, but not longer than `most`, nor when nothing was written for
-  // `patience`. False where something is left.
+  // Waits until all is written, at most for `most`, and at most for `patience` without any
+  // progress. False if bytes are left.
   bool flush(Clock::duration patience, Clock::duration most) const;
-  // Bytes that wait.
+  // Bytes that wait to be written.
   std::size_t waiting() const;
 
  private:

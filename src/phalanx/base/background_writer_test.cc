@@ -8,10 +8,10 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -22,7 +22,7 @@ using testing::StartsWith;
 
 constexpr auto kLong = std::chrono::seconds(30);
 
-// A pipe that is read when the test says so.
+// A pipe that is read only when the test asks.
 class UnreadPipe : public testing::Test {
  protected:
   UnreadPipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
@@ -38,7 +38,7 @@ class UnreadPipe : public testing::Test {
     text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return text;
   }
-  // Until a line ends with this.
+  // Reads until a line ends with `end`.
   std::string read_until(const std::string& end) const {
     std::string text;
     while (!text.ends_with(end)) text += read_some();
@@ -50,18 +50,18 @@ class UnreadPipe : public testing::Test {
   std::array<int, 2> ends_{-1, -1};
 };
 
-TEST_F(UnreadPipe, WhatFitsIsWrittenAtOnce) {
+TEST_F(UnreadPipe, BytesThatFitAreWrittenAtOnce) {
   BackgroundWriter writer;
   const auto output = writer.add(input(), {}, /*at_once=*/true);
   output.write("a line\n");
   EXPECT_EQ(writer.waiting(), 0U);
   EXPECT_FALSE(output.is_behind());
   EXPECT_EQ(read_some(), "a line\n");
-  // Other processes that have the pipe still wait for its reader.
+  // The pipe stays in blocking mode for other processes that share it.
   EXPECT_EQ(::fcntl(input(), F_GETFL) & O_NONBLOCK, 0);
 }
 
-TEST_F(UnreadPipe, KeepsNobodyWaitingAndGoesOnWithItsReader) {
+TEST_F(UnreadPipe, NeverBlocksAndContinuesWithItsReader) {
   BackgroundWriter writer;
   const auto output =
       writer.add(input(), {.most_bytes = 100000, .reason = "nobody reads"}, /*at_once=*/true);
@@ -76,8 +76,8 @@ TEST_F(UnreadPipe, KeepsNobodyWaitingAndGoesOnWithItsReader) {
   EXPECT_EQ(read_until("\n"), "read again\n");
 }
 
-// A disk that hangs blocks the thread, but neither the callers nor what they write to other files.
-TEST_F(UnreadPipe, ADiskThatHangsKeepsNobody) {
+// A disk that hangs blocks the thread, but not the callers and not their writes to other files.
+TEST_F(UnreadPipe, AHangingDiskBlocksNoCaller) {
   BackgroundWriter writer;
   const auto hung = writer.add(input(), {.most_bytes = 200000}, /*at_once=*/false);
   std::array<int, 2> other{};
@@ -94,7 +94,7 @@ TEST_F(UnreadPipe, ADiskThatHangsKeepsNobody) {
   ::close(other[1]);
 }
 
-TEST_F(UnreadPipe, AResultIsKeptWhole) {
+TEST_F(UnreadPipe, AResultIsNeverCut) {
   BackgroundWriter writer;
   const auto output = writer.add(input(), {.most_bytes = 10}, /*at_once=*/true);
   const std::string result(300000, 'r');
@@ -102,7 +102,7 @@ TEST_F(UnreadPipe, AResultIsKeptWhole) {
   EXPECT_EQ(read_until("\n"), result + "\n");
 }
 
-TEST_F(UnreadPipe, SomebodyGoneIsAFaultAndNothingWaits) {
+TEST_F(UnreadPipe, AClosedReaderIsAFault) {
   ::signal(SIGPIPE, SIG_IGN);
   BackgroundWriter writer;
   const auto output = writer.add(input(), {}, /*at_once=*/true);
@@ -115,8 +115,8 @@ TEST_F(UnreadPipe, SomebodyGoneIsAFaultAndNothingWaits) {
   EXPECT_EQ(writer.waiting(), 0U);
 }
 
-// Ctrl-S.
-TEST(HeldTerminal, KeepsNobodyWaiting) {
+// Ctrl-S stops the terminal.
+TEST(HeldTerminal, BlocksNoCaller) {
   const int screen = ::posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_EQ(::grantpt(screen), 0);
   ASSERT_EQ(::unlockpt(screen), 0);
@@ -131,9 +131,7 @@ TEST(HeldTerminal, KeepsNobodyWaiting) {
 }
 
 TEST(BackgroundWriter, WritesManyFiles) {
-  const auto directory = std::filesystem::temp_directory_path() /
-                         ("phalanx_background_writer_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(directory);
+  const TemporaryDirectory directory;
   BackgroundWriter writer;
   std::array<BackgroundWriter::Output, 20> outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -152,7 +150,6 @@ TEST(BackgroundWriter, WritesManyFiles) {
     EXPECT_THAT(text, EndsWith("\nline 99\n"));
     EXPECT_EQ(text.size(), 790U);
   }
-  std::filesystem::remove_all(directory);
 }
 
 TEST(BackgroundWriter, AFullDiskIsAFault) {

@@ -45,7 +45,7 @@ TEST(Philox, CoordinatesDoNotCollide) {
             random_key(1, RandomPurpose::kSampling).high);
   EXPECT_NE(dropout_site(3, DropoutPlace::kAttention, 2),
             dropout_site(3, DropoutPlace::kMlpOutput, 2));
-  // A stack alone keeps its coordinates; the decoder behind an encoder has others.
+  // A single stack keeps its coordinates; the decoder after an encoder has others.
   EXPECT_EQ(dropout_site(3, DropoutPlace::kAttention, 2), 0x31002U);
   std::set<std::uint32_t> sites;
   for (const std::uint32_t layer : {0U, 1U, kEmbeddingLayer}) {

@@ -35,7 +35,7 @@ bool lists(const std::string& names, std::string_view name) {
 }
 
 struct Mount {
-  std::string root;  // what of the hierarchy is mounted
+  std::string root;  // the mounted part of the hierarchy
   std::filesystem::path at;
 };
 
@@ -55,7 +55,7 @@ std::optional<Mount> find_mount(const std::filesystem::path& root, int version,
   return std::nullopt;
 }
 
-// The group of this process in the hierarchy of a controller, as its own namespace names it.
+// The group of this process in a controller's hierarchy, named in its own namespace.
 struct GroupMembership {
   std::string name;
   int version;
@@ -69,14 +69,14 @@ std::optional<GroupMembership> find_group_membership(const std::filesystem::path
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const std::string name = line.substr(second + 1);
-    // A controller belongs to one hierarchy; what version 1 does not list, version 2 may have.
+    // A controller belongs to one hierarchy. Version 2 may have those that version 1 does not list.
     if (lists(controllers, controller)) return GroupMembership{name, 1};
     if (controllers.empty()) unified = GroupMembership{name, 2};
   }
   return unified;
 }
 
-// Where the group is below what is mounted. A container may see its own group as the whole.
+// The group's path below the mount. A container may see its own group as the root.
 std::filesystem::path inside(const std::string& name, const std::string& mounted) {
   std::filesystem::path relative =
       std::filesystem::path(name).lexically_relative(mounted).lexically_normal();

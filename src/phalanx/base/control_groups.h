@@ -1,6 +1,6 @@
 #pragma once
-// The control groups (cgroups, versions 1 and 2) that limit this process: its own and those that
-// hold it, as far as they are mounted here. Linux; elsewhere, and where nothing is mounted, none.
+// The control groups (cgroups, versions 1 and 2) that limit this process: its own and their
+// parents, if mounted here. Empty on other systems than Linux and without a mount.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,17 +16,15 @@ struct ControlGroup {
   std::filesystem::path directory;  // of its files
   int version = 2;
 
-  // The text of a file, without the final newline; empty where there is none.
+  // The text of a file without the final newline; empty if there is no file.
   std::string read(std::string_view file) const;
-  // The number that a file holds, or that follows `key` in it; none where it says something else
-  // ("max").
+  // The number in a file, or the number after `key` in it; empty for other values such as "max".
   std::optional<std::int64_t> number(std::string_view file) const;
   std::optional<std::int64_t> number(std::string_view file, std::string_view key) const;
 };
 
-// The groups with `controller` ("cpu", "memory", "pids"), innermost first. The files
-// proc/self/cgroup and proc/self/mountinfo, and mounts, are looked for below `root`: / except in
-// tests.
+// The groups with `controller` ("cpu", "memory", "pids"), innermost first. `root` is / except in
+// tests; proc/self/cgroup, proc/self/mountinfo and mounts are read below it.
 std::vector<ControlGroup> control_groups(std::string_view controller,
                                          const std::filesystem::path& root = "/");
 

@@ -14,14 +14,14 @@
 namespace phalanx {
 namespace {
 
-// As large as the kernel's mask, which nothing tells.
+// Sizes to try, because no call returns the size of the kernel's mask.
 constexpr std::size_t kFewestCores = 1024, kMostCores = std::size_t{1} << 20U;
 
 using Mask = std::vector<cpu_set_t>;
 constexpr std::size_t kCoresOfSet = 8 * sizeof(cpu_set_t);
 std::size_t bytes_of(const Mask& mask) { return mask.size() * sizeof(cpu_set_t); }
 
-// Of the calling thread.
+// The cores of the calling thread.
 std::vector<int> allowed_cores() {
   for (std::size_t cores = kFewestCores; cores <= kMostCores; cores *= 2) {
     Mask mask(cores / kCoresOfSet);
@@ -35,7 +35,7 @@ std::vector<int> allowed_cores() {
   return {};
 }
 
-// The kernel's "0-3,8"; what is no number ends it.
+// Parses the kernel's "0-3,8"; stops at anything that is no number.
 std::vector<int> cores_in(std::string_view list) {
   std::vector<int> cores;
   const char* at = list.data();
@@ -67,7 +67,7 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
-// By core; cores that no node names are node 0's.
+// Maps cores to nodes. Cores that no node lists belong to node 0.
 std::map<int, int> nodes_of_cores(const std::filesystem::path& root) {
   std::map<int, int> nodes;
   const std::filesystem::path directory = root / "sys/devices/system/node";
@@ -80,7 +80,7 @@ std::map<int, int> nodes_of_cores(const std::filesystem::path& root) {
   return nodes;
 }
 
-// The first of the hyper-threads that share a core with this one.
+// The first hyper-thread of the core that runs this one.
 int first_sibling(int core, const std::filesystem::path& root) {
   const auto siblings = cores_in(first_line(
       root / fmt::format("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", core)));

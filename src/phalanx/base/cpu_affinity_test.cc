@@ -28,7 +28,7 @@ TEST(CpuAffinity, RanksShareOutAllCores) {
   EXPECT_EQ(cores_text(cores_of_rank(machine, 2, 0, 32)), "0-31");
   EXPECT_EQ(cores_text(cores_of_rank(machine, 2, 1, 32)), "32-63");
   EXPECT_EQ(cores_text(cores_of_rank(machine, 8, 4, 8)), "32-39");
-  // Cores that do not divide evenly: every core is used, and every rank has enough.
+  // If cores do not divide evenly, every core is used and every rank has enough.
   Cores all;
   for (int rank = 0; rank < 3; ++rank) {
     const Cores mine = cores_of_rank(machine, 3, rank, 21);
@@ -38,8 +38,8 @@ TEST(CpuAffinity, RanksShareOutAllCores) {
   EXPECT_EQ(all, machine);
 }
 
-// Of a machine that runs something else too, nothing is taken.
-TEST(CpuAffinity, NothingIsBoundWhereCoresAreLeftOrLacking) {
+// Binds nothing on a machine that also runs something else.
+TEST(CpuAffinity, BindsNothingWithIdleOrMissingCores) {
   EXPECT_EQ(cores_of_rank(numbers(2), 1, 0, 1), Cores{});
   EXPECT_EQ(cores_of_rank(numbers(2), 1, 0, 2), Cores{});
   EXPECT_EQ(cores_of_rank(numbers(64), 2, 0, 16), Cores{});
@@ -54,7 +54,7 @@ TEST(CpuAffinity, CoresAreWrittenAsRanges) {
   EXPECT_EQ(cores_text(Cores{8, 0, 64, 1, 2}), "0-2,8,64");
 }
 
-// Hyper-threads of a core, and cores of a node, lie together whatever their numbers are.
+// Hyper-threads of a core and cores of a node are adjacent, whatever their numbers are.
 TEST(CpuAffinity, NeighboursAreSideBySide) {
   const Cores allowed = cores_of_thread();
   if (allowed.size() < 2) GTEST_SKIP() << "one core";
@@ -68,7 +68,7 @@ TEST(CpuAffinity, NeighboursAreSideBySide) {
   Cores sorted = allowed;
   std::ranges::sort(sorted);
   EXPECT_EQ(cores_of_thread(root), sorted);
-  // The highest core is node 0's, the others node 1's.
+  // The highest core belongs to node 0, the others to node 1.
   write("sys/devices/system/node/online", "0-1\n");
   write("sys/devices/system/node/node0/cpulist", std::to_string(sorted.back()) + "\n");
   write("sys/devices/system/node/node1/cpulist",
@@ -79,7 +79,7 @@ TEST(CpuAffinity, NeighboursAreSideBySide) {
   fs::remove_all(root);
 }
 
-TEST(CpuAffinity, ThreadsInheritWhatTheirStarterIsBoundTo) {
+TEST(CpuAffinity, ThreadsInheritTheBinding) {
   const Cores before = cores_of_thread();
   if (before.empty()) GTEST_SKIP() << "the system does not tell";
   const Cores last = {before.back()};

@@ -1,6 +1,5 @@
 #pragma once
-// Element types of tensors, and the two 16-bit floating-point storage types with their scalar
-// conversions.
+// Element types of tensors, and the 16-bit floating-point types with their scalar conversions.
 
 #include <bit>
 #include <cstdint>
@@ -35,7 +34,7 @@ constexpr bool is_floating(DType dtype) { return dtype <= DType::kF16; }
 std::string_view name_of(DType dtype);
 std::optional<DType> dtype_from_name(std::string_view name);
 
-// Storage only: arithmetic happens in float.
+// For storage only: arithmetic is in float.
 struct bfloat16 {
   std::uint16_t bits = 0;
 };
@@ -46,7 +45,7 @@ struct float16 {
 inline float to_float(bfloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
-// Round to nearest even; NaN stays NaN (quiet).
+// Rounds to nearest even; NaN stays NaN (quiet).
 inline bfloat16 to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
@@ -55,7 +54,7 @@ inline bfloat16 to_bfloat16(float value) {
   return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
 }
 float to_float(float16 value);
-// Round to nearest even; overflows to infinity.
+// Rounds to nearest even; overflows to infinity.
 float16 to_float16(float value);
 
 template <typename T>

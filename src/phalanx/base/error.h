@@ -1,7 +1,7 @@
 #pragma once
-// Errors. User errors and failures of the world outside are exceptions derived from Error, each
-// with a stable code that the command line turns into the exit status; mistakes of the programmer
-// fail a PHALANX_CHECK. A message names the file, field or flag, the value, and what to do.
+// User errors and failures of the environment are exceptions derived from Error. Each has a stable
+// code, which becomes the exit status. Programmer errors fail a PHALANX_CHECK. A message names the
+// file, field or flag, the value, and what to do.
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 
 namespace phalanx {
 
-// Exit statuses that people's scripts rely on (sysexits.h, and 85, 93, 124).
+// Exit statuses that users' scripts rely on (sysexits.h, and 85, 93, 124).
 enum class ErrorCode : int {
   kUsage = 64,
   kBadData = 65,
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-// Each family fixes its code: throw DataError("{}: the header ends after {} bytes", path, n).
+// Every class fixes its code: throw DataError("{}: the header ends after {} bytes", path, n).
 template <ErrorCode kCode>
 class ErrorOf : public Error {
  public:
@@ -50,7 +50,7 @@ class ErrorOf : public Error {
 using UsageError = ErrorOf<ErrorCode::kUsage>;                // the command line cannot be read
 using DataError = ErrorOf<ErrorCode::kBadData>;               // an input file is malformed
 using InputMissingError = ErrorOf<ErrorCode::kInputMissing>;  // an input file is not there
-using UnavailableError = ErrorOf<ErrorCode::kUnavailable>;    // nobody answers
+using UnavailableError = ErrorOf<ErrorCode::kUnavailable>;    // a service does not answer
 using InternalError = ErrorOf<ErrorCode::kInternal>;          // a failed check
 using SystemError = ErrorOf<ErrorCode::kSystem>;              // a system call failed (mmap, memory)
 using OutputError = ErrorOf<ErrorCode::kCannotCreate>;  // an output cannot be created or written

@@ -15,14 +15,14 @@ namespace phalanx {
 namespace {
 
 constexpr std::size_t kMaxText = 16 << 10;
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD, for bytes that are no UTF-8
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD, for invalid UTF-8
 
 unsigned byte_at(std::string_view text, std::size_t at) {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
 }
 
-// Bytes of the UTF-8 character that `text` begins with: 0 where it begins with none. Not the long
-// forms of characters that have shorter ones, nor surrogates.
+// Length of the UTF-8 character at the start of `text`; 0 if invalid, also for overlong forms and
+// surrogates.
 std::size_t utf8_length(std::string_view text) {
   const unsigned first = byte_at(text, 0);
   if (first < 0x80) return 1;

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 const std::chrono::system_clock::time_point kNow{std::chrono::seconds(1700000000)};
 
-TEST(ErrorReport, WhatTorchrunReadsAndMore) {
+TEST(ErrorReport, HasTheFieldsThatTorchrunReads) {
   EXPECT_EQ(
       error_report_json({.message = "rank 3 is gone",
                          .code = 75,
@@ -46,13 +47,13 @@ TEST(ErrorReport, TextsAreEscaped) {
   EXPECT_EQ(message_json(std::string("a\0b", 3)), R"("a\u0000b")");
 }
 
-TEST(ErrorReport, WhatIsNoUtf8IsReplaced) {
+TEST(ErrorReport, InvalidUtf8IsReplaced) {
   EXPECT_EQ(message_json("ä€𝄞"), "\"ä€𝄞\"");
   const std::string bad = "\xef\xbf\xbd";
   EXPECT_EQ(message_json("\xff"), "\"" + bad + "\"");
   EXPECT_EQ(message_json("\xc3"), "\"" + bad + "\"");
   EXPECT_EQ(message_json("\xc3("), "\"" + bad + "(\"");
-  EXPECT_EQ(message_json("\xc0\xaf"), "\"" + bad + bad + "\"");            // a long '/'
+  EXPECT_EQ(message_json("\xc0\xaf"), "\"" + bad + bad + "\"");            // an overlong '/'
   EXPECT_EQ(message_json("\xed\xa0\x80"), "\"" + bad + bad + bad + "\"");  // a surrogate
   EXPECT_EQ(message_json("\xe2\x82\""), "\"" + bad + bad + "\\\"\"");
 }
@@ -65,16 +66,9 @@ TEST(ErrorReport, LongTextsAreCut) {
 
 class ErrorFileTest : public testing::Test {
  protected:
-  ErrorFileTest() {
-    std::string name = (fs::temp_directory_path() / "phalanx_report_XXXXXX").string();
-    PHALANX_CHECK(::mkdtemp(name.data()) != nullptr, "cannot make {}", name);
-    directory_ = name;
-  }
-  ~ErrorFileTest() override {
-    ::unsetenv("TORCHELASTIC_ERROR_FILE");
-    fs::remove_all(directory_);
-  }
-  fs::path directory_;
+  ~ErrorFileTest() override { ::unsetenv("TORCHELASTIC_ERROR_FILE"); }
+  const TemporaryDirectory temporary_{"report"};
+  const fs::path directory_ = temporary_.path();
 };
 
 TEST_F(ErrorFileTest, IsReplacedWhereTheEnvironmentNamesIt) {
@@ -88,7 +82,7 @@ TEST_F(ErrorFileTest, IsReplacedWhereTheEnvironmentNamesIt) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator{}), 1);
 }
 
-TEST_F(ErrorFileTest, WhatCannotBeWrittenIsNoErrorOfItsOwn) {
+TEST_F(ErrorFileTest, AFailedWriteIsNoError) {
   ::setenv("TORCHELASTIC_ERROR_FILE", (directory_ / "none" / "error.json").c_str(), 1);
   EXPECT_FALSE(write_error_report({.message = "a", .code = 70}));
   ::setenv("TORCHELASTIC_ERROR_FILE", directory_.c_str(), 1);

@@ -1,7 +1,6 @@
 #pragma once
-// For tests: file system calls that are counted, and fail or end the process when they are told to.
-// It defines the calls themselves, in place of the C library's, so exactly one file of a test
-// program includes it.
+// For tests: counts file system calls and lets them fail or end the process. It replaces the C
+// library's calls, so exactly one file of a test program includes it.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,15 +19,15 @@
 
 namespace phalanx::testing_support {
 
-// The state of the calls while one of these lives, in the thread that made it.
+// Controls the calls of the thread that constructed it, until its end.
 class FailingCalls {
  public:
   enum class What {
-    kCount,      // nothing happens
+    kCount,      // nothing fails
     kFail,       // the call number `at` (from 0) fails once
-    kStayFull,   // from that call on whatever needs space fails
-    kDie,        // the process ends in its place
-    kShortWrite  // every write takes one byte, and every second one is interrupted before
+    kStayFull,   // from call `at` on every call that needs space fails
+    kDie,        // the process ends instead of making the call
+    kShortWrite  // every write takes one byte, and every second one is interrupted first
   };
   explicit FailingCalls(What what, int at = 0, int error = EIO)
       : what_(what), at_(at), error_(error) {
@@ -42,14 +41,14 @@ class FailingCalls {
   const std::vector<std::string>& names() const { return names_; }
   // The paths that were synced, in order.
   const std::vector<std::string>& synced() const { return synced_; }
-  // Only calls of these names count; all where there are none.
+  // Only these calls count; an empty list means all.
   void only(std::vector<std::string> names) { only_ = std::move(names); }
 
   static FailingCalls*& current() {
     thread_local FailingCalls* calls = nullptr;
     return calls;
   }
-  // Whether a call is to fail, with errno set. Needs space: a full disk refuses it.
+  // Whether this call fails; sets errno. `needs_space`: a full disk refuses the call.
   static bool fails(std::string_view name, bool needs_space) {
     return current() != nullptr && current()->decide(name, needs_space);
   }
@@ -110,7 +109,7 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   return ::syscall(SYS_write, descriptor, bytes, size);
 }
 
-// Nothing is synced: these tests lose no power, and would wait for the disk.
+// Does nothing: tests survive no power loss and should not wait for the disk.
 int fsync(int descriptor) {
   auto* calls = phalanx::testing_support::FailingCalls::current();
   if (calls == nullptr) return static_cast<int>(::syscall(SYS_fsync, descriptor));

@@ -25,12 +25,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
-constexpr int kAttempts = 16;  // names are random: one is enough
-// Twice as many bytes of a file may be on their way to the disk at once: so the sync at the end is
-// short, however long the file is, and a disk that hangs is noticed earlier.
+constexpr int kAttempts = 16;  // names are random, so the first one works
+// The disk may have twice as many bytes in flight. So the final sync is short for files of any
+// length, and a hanging disk is noticed early.
 constexpr std::int64_t kWriteBehind = std::int64_t{64} << 20;
 
-// False where somebody else has the lock that a living writer has on its temporary file.
+// Takes the lock that a living writer has on its temporary file. False if another process has it.
 bool hold(int descriptor) { return try_lock(descriptor, 0) != FileLock::kHeld; }
 
 bool has_name(int descriptor) {
@@ -38,7 +38,7 @@ bool has_name(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
-// A file that no writer holds any more; one of a file system without locks stays.
+// Removes a temporary file that no writer locks. Without file locks it stays.
 void remove_if_abandoned(const fs::path& temporary) {
   const int descriptor = ::open(temporary.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -65,7 +65,7 @@ void remove_abandoned_temporaries(const fs::path& path) {
   for (const auto& temporary : temporaries) remove_if_abandoned(temporary);
 }
 
-// A directory that this program did not make: it may not be readable.
+// For a directory that this program did not create and that may be unreadable.
 void sync_if_possible(const fs::path& directory) {
   try {
     sync_directory(directory);
@@ -103,7 +103,7 @@ DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)) {
     if (descriptor_ < 0 && (errno != EEXIST || attempt == kAttempts)) {
       throw OutputError("{}: cannot create: {}", temporary_.string(), std::strerror(errno));
     }
-    // Before it was locked, another writer of this path may have taken it for a dead one's.
+    // Before the lock, another writer of this path may have removed the file as abandoned.
     if (descriptor_ >= 0 && (!hold(descriptor_) || !has_name(descriptor_))) {
       ::close(std::exchange(descriptor_, -1));
       if (attempt == kAttempts) throw OutputError("{}: others remove it", temporary_.string());
@@ -134,12 +134,11 @@ void DurableFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-// Sends the next piece on its way to the disk, and waits for the one before it.
+// Starts writing the next piece to the disk and waits for the previous one.
 void DurableFile::write_behind() {
   const auto move = [&](std::int64_t from, unsigned flags) {
     const bool failed = ::sync_file_range(descriptor_, from, kWriteBehind, flags) != 0;
-    // An error of the disk is reported only once, here. A file system without this call syncs at
-    // the end.
+    // Disk errors are reported only once, here. File systems without this call sync at the end.
     if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
       throw OutputError("{}: cannot write: {}", temporary_.string(), std::strerror(errno));
     }
@@ -166,7 +165,7 @@ void DurableFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw OutputError("{}: cannot put in place: {}", path_.string(), std::strerror(errno));
   }
-  // Closed only now, because closing releases the lock. fsync has reported all errors.
+  // Closes late, because closing releases the lock. fsync has reported all errors.
   ::close(std::exchange(descriptor_, -1));
   sync_directory(path_.parent_path());
   if (Progress* const progress = thread_progress()) progress->add_file();
@@ -202,7 +201,7 @@ void create_directories_durably(const fs::path& path) {
        at = at.parent_path()) {
     missing.push_back(at);
   }
-  // A process that was killed may have made the last one and not synced it.
+  // A killed process may have created the last directory without a sync.
   if (missing.empty()) sync_if_possible(absolute_path(whole).parent_path());
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
     fs::create_directory(*at, error);

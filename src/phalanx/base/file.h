@@ -1,7 +1,7 @@
 #pragma once
-// Files: memory maps (mapped_file.h), whole reads, and durable writes (write, fsync, rename, fsync
-// of the directory). Errors name the path: InputMissingError where the file is not there, IoError
-// and OutputError otherwise.
+// Memory maps (mapped_file.h), whole reads, and durable writes (write, fsync, rename, fsync of the
+// directory). Errors name the path: InputMissingError if the file does not exist, otherwise IoError
+// or OutputError.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +16,10 @@ namespace phalanx {
 
 std::string read_file(const std::filesystem::path& path);
 
-// A file that appears under its name only when it is complete and on disk. Bytes go to a temporary
-// file beside it that nobody else has: `path` + ".tmp." and 16 random digits. commit() syncs,
-// renames and syncs the directory. Destroyed without commit, the temporary file is removed; one
-// whose writer was killed is removed by the next writer of the same path. (A writer that lives
-// holds a lock on its own.)
+// A file that appears under its name only when complete and on disk. Bytes go to a private
+// temporary file beside it: `path` + ".tmp." and 16 random digits, locked while its writer lives.
+// commit() syncs, renames and syncs the directory. Without commit the destructor removes the
+// temporary file; the next writer of the same path removes that of a killed writer.
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path);
@@ -39,15 +38,15 @@ class DurableFile {
   std::filesystem::path temporary_;
   int descriptor_ = -1;
   std::int64_t written_ = 0;
-  std::int64_t begun_ = 0;  // bytes that are on their way to the disk, or there
+  std::int64_t begun_ = 0;  // bytes that are written or being written to the disk
 };
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text);
-// What a directory lists is on disk. A file system that cannot sync directories is not an error.
+// Syncs the entries of a directory. Does nothing if the file system cannot sync directories.
 void sync_directory(const std::filesystem::path& path);
 
-// `path` and what is missing of its parents. Every directory that is made is on disk, in its
-// parent's list, before the next one is. OutputError where something else is in its place.
+// Creates `path` and its missing parents. Each directory is synced into its parent before the next
+// one is created. OutputError if a path is no directory.
 void create_directories_durably(const std::filesystem::path& path);
 
 }  // namespace phalanx

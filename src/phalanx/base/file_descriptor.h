@@ -1,5 +1,5 @@
 #pragma once
-// Owns a file descriptor, and closes it at the end of its life.
+// Owns and closes a file descriptor.
 
 #include <unistd.h>
 

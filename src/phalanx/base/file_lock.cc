@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+
+#include "phalanx/base/error.h"
 
 namespace phalanx {
 namespace {
@@ -18,6 +21,15 @@ struct flock write_lock_of(std::int64_t byte) {
 }
 
 }  // namespace
+
+int open_lock_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    throw OutputError("{}: cannot open the lock file: {}", path.string(),
+                      errno == ELOOP ? "it is a link; remove it" : std::strerror(errno));
+  }
+  return descriptor;
+}
 
 FileLock try_lock(int descriptor, std::int64_t byte) {
   struct flock lock = write_lock_of(byte);

@@ -11,6 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/failing_calls.h"
 #include "phalanx/base/file_lock.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/base/unique_name.h"
 
 namespace phalanx {
@@ -25,15 +26,6 @@ using testing_support::FailingCalls;
 
 class FileTest : public testing::Test {
  protected:
-  FileTest()
-      : directory_(fs::canonical(fs::temp_directory_path()) /
-                   ("phalanx_file_" + random_digits(8))) {
-    fs::create_directory(directory_);
-  }
-  ~FileTest() override {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
   fs::path path(const std::string& name) const { return directory_ / name; }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -45,20 +37,16 @@ class FileTest : public testing::Test {
   }
 
  private:
-  fs::path directory_;
+  const TemporaryDirectory temporary_{"file"};
+  const fs::path directory_ = temporary_.path();
 };
 
 template <typename Action>
 std::string output_error_of(Action action) {
-  try {
-    action();
-  } catch (const OutputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_of<OutputError>([&] { action(); });
 }
 
-TEST_F(FileTest, ADurableFileAppearsWithItsCommit) {
+TEST_F(FileTest, CommitMakesTheFileAppear) {
   {
     DurableFile file(path("a"));
     file.write("left behind");
@@ -72,7 +60,7 @@ TEST_F(FileTest, ADurableFileAppearsWithItsCommit) {
   EXPECT_EQ(read_file(path("a")), "whole");
 }
 
-TEST_F(FileTest, TwoWritersOfOnePathDoNotMeet) {
+TEST_F(FileTest, TwoWritersOfOnePathDoNotConflict) {
   DurableFile first(path("a"));
   first.write("first");
   DurableFile second(path("a"));
@@ -85,7 +73,7 @@ TEST_F(FileTest, TwoWritersOfOnePathDoNotMeet) {
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
-// Nobody can guess the name of the temporary file, nor write through a link under the old one.
+// A link under the predictable old temporary name must not redirect the write.
 TEST_F(FileTest, ALinkUnderTheOldTemporaryNameIsNotFollowed) {
   write_file_durably(path("precious"), "precious");
   fs::create_symlink(path("precious"), path("a.tmp"));
@@ -94,7 +82,7 @@ TEST_F(FileTest, ALinkUnderTheOldTemporaryNameIsNotFollowed) {
   EXPECT_EQ(read_file(path("a")), "new");
 }
 
-TEST_F(FileTest, WhatAKilledWriterLeftGoes) {
+TEST_F(FileTest, RemovesTheFileOfAKilledWriter) {
   const pid_t child = ::fork();
   if (child == 0) {
     DurableFile file(path("a"));
@@ -111,7 +99,7 @@ TEST_F(FileTest, WhatAKilledWriterLeftGoes) {
   EXPECT_THAT(names(), ElementsAre("a", "a.tmp.0123456789abcdef", "a.tmp.kept", "b"));
 }
 
-TEST_F(FileTest, EveryFailingCallIsOneClearError) {
+TEST_F(FileTest, EveryFailingCallThrowsAnError) {
   write_file_durably(path("a"), "old");
   for (int at = 0;; ++at) {
     FailingCalls calls(FailingCalls::What::kFail, at, ENOSPC);
@@ -125,14 +113,14 @@ TEST_F(FileTest, EveryFailingCallIsOneClearError) {
   EXPECT_EQ(read_file(path("a")), "new");
 }
 
-TEST_F(FileTest, ShortAndInterruptedWritesGoOn) {
+TEST_F(FileTest, ContinuesAfterShortAndInterruptedWrites) {
   FailingCalls calls(FailingCalls::What::kShortWrite);
   write_file_durably(path("a"), "whole");
   EXPECT_EQ(read_file(path("a")), "whole");
   EXPECT_GT(calls.count(), 5);
 }
 
-TEST_F(FileTest, AFileSystemThatCannotSyncDirectoriesIsNoError) {
+TEST_F(FileTest, AcceptsFileSystemsWithoutDirectorySync) {
   FailingCalls calls(FailingCalls::What::kFail, 0, EINVAL);
   calls.only({"fsync"});
   EXPECT_NO_THROW(sync_directory(path(".")));
@@ -141,7 +129,7 @@ TEST_F(FileTest, AFileSystemThatCannotSyncDirectoriesIsNoError) {
 
 // --- Directories
 
-TEST_F(FileTest, EveryDirectoryThatIsMadeIsSyncedIntoItsParent) {
+TEST_F(FileTest, EveryNewDirectoryIsSyncedIntoItsParent) {
   const std::string top = path("").parent_path().string();
   for (const auto* name : {"a/b/c", "d/e/"}) {
     FailingCalls calls(FailingCalls::What::kCount);
@@ -153,7 +141,7 @@ TEST_F(FileTest, EveryDirectoryThatIsMadeIsSyncedIntoItsParent) {
     if (first == "a") expected.push_back(top + "/a/b");
     EXPECT_EQ(calls.synced(), expected);
   }
-  // One that is there may be of a process that was killed before it synced.
+  // An existing directory may come from a process that was killed before its sync.
   FailingCalls calls(FailingCalls::What::kCount);
   create_directories_durably(path("a/b/c"));
   EXPECT_THAT(calls.synced(), ElementsAre(top + "/a/b"));
@@ -161,7 +149,7 @@ TEST_F(FileTest, EveryDirectoryThatIsMadeIsSyncedIntoItsParent) {
   EXPECT_THAT(calls.synced(), ElementsAre(top + "/a/b", top + "/a"));
 }
 
-TEST_F(FileTest, WhatIsInTheWayOfADirectoryIsNamed) {
+TEST_F(FileTest, NamesTheFileInPlaceOfADirectory) {
   write_file_durably(path("file"), "");
   const auto message = [&](const std::string& name) {
     return output_error_of([&] { create_directories_durably(path(name)); });
@@ -178,7 +166,7 @@ TEST_F(FileTest, WhatIsInTheWayOfADirectoryIsNamed) {
 
 // --- Locks
 
-TEST_F(FileTest, ALockIsOfTheOpenFile) {
+TEST_F(FileTest, ALockBelongsToTheOpenFile) {
   const auto open_file = [&] {
     return ::open(path("l").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   };
@@ -190,7 +178,7 @@ TEST_F(FileTest, ALockIsOfTheOpenFile) {
   EXPECT_EQ(try_lock(second, 1), FileLock::kTaken);
   EXPECT_TRUE(is_locked(first, 1));
   EXPECT_FALSE(is_locked(first, 0));
-  // Closing another descriptor of the file does not let go of it, as it would of a plain lock.
+  // Closing another descriptor of the file keeps this lock, unlike a plain POSIX lock.
   ::close(open_file());
   EXPECT_EQ(try_lock(second, 0), FileLock::kHeld);
   ::close(first);

@@ -1,5 +1,5 @@
 #pragma once
-// Lists in messages that stay readable however long they are.
+// Short lists for messages.
 
 #include <fmt/format.h>
 

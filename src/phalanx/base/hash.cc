@@ -38,7 +38,7 @@ void Xxh3::update(std::span<const std::byte> bytes) {
 
 std::uint64_t Xxh3::digest() const { return XXH3_64bits_digest(state_->value); }
 
-// In pieces, after each of which progress is noted: a mapped file may come from a slow disk.
+// Works in pieces and notes progress after each, because a mapped file may lie on a slow disk.
 std::uint64_t xxh3(std::span<const std::byte> bytes) {
   if (bytes.size() <= kPiece) return XXH3_64bits(bytes.data(), bytes.size());
   Xxh3 digest;

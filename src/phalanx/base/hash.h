@@ -1,6 +1,6 @@
 #pragma once
-// XXH3 (64 bits), the digest of everything in a checkpoint, of caches and of data: fast enough to
-// be always on, and it finds damage, not malice.
+// XXH3 (64 bits), the digest of checkpoints, caches and data. It is fast enough to be always on. It
+// detects damage, not forgery.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace phalanx {
 
-// The digest of bytes that come in pieces.
+// The digest of bytes that arrive in pieces.
 class Xxh3 {
  public:
   Xxh3();

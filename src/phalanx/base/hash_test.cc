@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// Known answers of XXH3 with 64 bits and no seed (`printf abc | xxhsum -H3`).
+// Known values of XXH3 with 64 bits and no seed (`printf abc | xxhsum -H3`).
 TEST(Xxh3, KnownAnswers) {
   EXPECT_EQ(digest_to_text(xxh3(std::string_view())), "2d06800538d394c2");
   EXPECT_EQ(digest_to_text(xxh3(std::string_view("abc"))), "78af5f94892f3950");

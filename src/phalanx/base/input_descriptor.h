@@ -1,5 +1,5 @@
 #pragma once
-// An input file, opened.
+// An open input file.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 namespace phalanx {
 
-// An open descriptor and its size; the errors of opening an input, in one place.
+// An open descriptor and its size. All errors of opening an input are thrown here.
 class InputDescriptor {
  public:
   explicit InputDescriptor(const std::filesystem::path& path)

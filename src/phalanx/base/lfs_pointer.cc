@@ -11,9 +11,9 @@ namespace phalanx {
 namespace {
 
 constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
-constexpr std::size_t kLongest = 1024;  // as Git LFS says
+constexpr std::size_t kLongest = 1024;  // Git LFS's limit
 
-// "size 4960000000" of its lines; empty where there is none.
+// Finds the size in a line such as "size 4960000000"; empty if there is none.
 std::string_view size_of_file(std::string_view text) {
   constexpr std::string_view kSize = "\nsize ";
   const std::size_t begin = text.find(kSize);

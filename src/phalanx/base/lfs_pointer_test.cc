@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -16,19 +17,14 @@ constexpr const char* kPointer =
     "size 2471645608\n";
 
 std::string refusal_of(const std::filesystem::path& path, std::string_view text) {
-  try {
-    refuse_lfs_pointer(path, text);
-  } catch (const InputMissingError& error) {
-    return error.what();
-  }
-  return "none";
+  return error_of<InputMissingError>([&] { refuse_lfs_pointer(path, text); });
 }
 
-TEST(LfsPointer, IsToldFromAFile) {
+TEST(LfsPointer, DistinguishesPointersFromFiles) {
   EXPECT_TRUE(is_lfs_pointer(kPointer));
   EXPECT_FALSE(is_lfs_pointer(""));
   EXPECT_FALSE(is_lfs_pointer("version 1"));
-  // A file that only begins like one.
+  // A file that only starts like a pointer.
   EXPECT_FALSE(is_lfs_pointer(kPointer + std::string(1024, ' ')));
 }
 
@@ -38,7 +34,7 @@ TEST(LfsPointer, TheMessageSaysWhatToDo) {
                     HasSubstr("of 2471645608 bytes"), HasSubstr("`git lfs pull` in llama")));
   EXPECT_THAT(refusal_of("model.safetensors", "version https://git-lfs.github.com/spec/v1\n"),
               AllOf(HasSubstr("in its folder"), Not(HasSubstr("bytes"))));
-  EXPECT_EQ(refusal_of("model.safetensors", "{}"), "none");
+  EXPECT_EQ(refusal_of("model.safetensors", "{}"), "no error");
 }
 
 }  // namespace

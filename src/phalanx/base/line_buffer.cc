@@ -16,7 +16,7 @@ void LineBuffer::push(std::string_view bytes) {
   }
 }
 
-// A line or a part of one.
+// Pushes a line or a part of one.
 void LineBuffer::push_line(std::string_view line) {
   const bool ends = line.back() == '\n';
   if (is_within_dropped_) {
@@ -50,7 +50,7 @@ std::string LineBuffer::take(std::size_t bytes) {
   if (size() == 0) say_dropped();
   std::string next = waiting_.substr(taken_, bytes);
   taken_ += next.size();
-  // Moved to the front now and then alone, for it copies the rest.
+  // Moves the rest to the front, but rarely, because that copies it.
   if (taken_ == waiting_.size() || taken_ > most_ / 2) {
     waiting_.erase(0, std::exchange(taken_, 0));
   }

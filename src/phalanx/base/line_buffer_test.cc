@@ -11,7 +11,7 @@ std::string all_of(LineBuffer& buffer) {
   return text;
 }
 
-TEST(LineBuffer, KeepsBytesAsTheyCome) {
+TEST(LineBuffer, KeepsTheOrderOfBytes) {
   LineBuffer buffer(100, "nobody reads");
   EXPECT_TRUE(buffer.empty());
   buffer.push("one\ntw");
@@ -31,7 +31,7 @@ TEST(LineBuffer, DropsWholeLinesAndSaysHowMany) {
   EXPECT_EQ(all_of(buffer), "back\n");
 }
 
-TEST(LineBuffer, SaysItBetweenLines) {
+TEST(LineBuffer, ReportsDropsBetweenLines) {
   LineBuffer buffer(10, "nobody reads");
   buffer.push("begun");
   buffer.push(" and too long\n");
@@ -43,7 +43,7 @@ TEST(LineBuffer, SaysItBetweenLines) {
   EXPECT_EQ(all_of(buffer), "[... 1 line dropped: nobody reads]\n");
 }
 
-TEST(LineBuffer, IsBoundedUnderAFlood) {
+TEST(LineBuffer, StaysWithinItsBound) {
   LineBuffer buffer(1000, "nobody reads");
   for (int i = 0; i < 100000; ++i) buffer.push("a line that nobody reads\n");
   EXPECT_LE(buffer.size(), 1000U);

@@ -48,7 +48,7 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override { std::fflush(stderr); }
 
  private:
-  std::optional<BackgroundWriter> writer_;  // none: lines wait for who reads them
+  std::optional<BackgroundWriter> writer_;  // none: lines wait for their reader
   BackgroundWriter::Output output_;
 };
 

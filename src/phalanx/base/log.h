@@ -1,5 +1,5 @@
 #pragma once
-// The logger: lines to standard error, for standard output belongs to results. The only
+// The logger. It writes lines to standard error, because standard output is for results. It is
 // process-wide state.
 
 #include <fmt/core.h>
@@ -23,13 +23,12 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// From now on no line waits for who reads standard error: a run must not stand still because a
-// terminal is held or a pipe is not read. Lines are kept, up to a bound, and then dropped with a
-// word of how many.
+// Afterwards no line waits for a reader of standard error, so a stopped terminal or an unread pipe
+// cannot stop a run. Lines are kept up to a bound, then dropped; a line says how many.
 void let_log_drop_lines();
 // Whether lines wait to be written.
 bool log_is_behind();
-// Waits for them at the end of the process, for as long as somebody reads, and not for long.
+// At the end of the process: waits for a short time, while the reader reads.
 void flush_log();
 
 }  // namespace phalanx

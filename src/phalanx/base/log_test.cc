@@ -10,7 +10,7 @@
 namespace phalanx {
 namespace {
 
-// The log is the process's: each test has one of its own.
+// The log belongs to the process, so each test runs in its own process.
 template <typename Body>
 int status_of_process(const Body& body) {
   const int pid = ::fork();
@@ -23,7 +23,7 @@ int status_of_process(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-TEST(Log, OfARunWaitsForNobody) {
+TEST(Log, ARunDoesNotWaitForItsReader) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   EXPECT_EQ(status_of_process([&] {
@@ -42,7 +42,7 @@ TEST(Log, OfARunWaitsForNobody) {
   ::close(ends[1]);
 }
 
-TEST(Log, OfARunIsWrittenAtOnceToWhoReads) {
+TEST(Log, ARunWritesAtOnceToItsReader) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   EXPECT_EQ(status_of_process([&] {

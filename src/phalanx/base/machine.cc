@@ -17,7 +17,7 @@
 namespace phalanx {
 namespace {
 
-// In cores; none where there is no limit.
+// The quota in cores; empty without a limit.
 std::optional<double> quota_of(const ControlGroup& group) {
   if (group.version == 2) {
     // "50000 100000", "max 100000"
@@ -34,7 +34,7 @@ std::optional<double> quota_of(const ControlGroup& group) {
 
 std::string count_text(int count) { return fmt::format("{} core{}", count, count == 1 ? "" : "s"); }
 
-// What of the group's memory the kernel gives back before it ends a process.
+// Memory of the group that the kernel frees before it kills a process.
 std::int64_t page_cache(const ControlGroup& group) {
   const bool unified = group.version == 2;
   const auto of = [&](const char* key) { return group.number("memory.stat", key).value_or(0); };
@@ -93,7 +93,7 @@ AvailableMemory available_memory(const std::filesystem::path& root) {
 
 std::string host_name() {
   std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
   return name.data();
 }
 

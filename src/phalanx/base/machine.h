@@ -1,5 +1,5 @@
 #pragma once
-// The cores and the memory of this machine that the process may use, read at each call.
+// The cores and the memory that the process may use on this machine, read at each call.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,8 +12,8 @@ struct UsableCores {
   std::string reason;  // "4 cores", "1 core by affinity", "2 cores by cpu.max of cgroup /job"
 };
 
-// The least of the machine's cores, those that the calling thread may run on, and the quotas of the
-// control groups, rounded down; at least 1. `root` as for control_groups().
+// The minimum of the machine's cores, the cores that the calling thread may run on, and the quotas
+// of the control groups, rounded down; at least 1. `root` as for control_groups().
 UsableCores usable_cores(const std::filesystem::path& root = "/");
 
 struct AvailableMemory {
@@ -21,13 +21,13 @@ struct AvailableMemory {
   std::string limit;  // "MemAvailable", "memory.max of cgroup /job"
 };
 
-// What can still be taken before the kernel ends the process: the least of the machine's
-// MemAvailable and what the control groups leave, page cache counted as free. Without either,
-// everything there can be.
+// Memory that can be taken before the kernel kills the process: the minimum of the machine's
+// MemAvailable and the rest of the control groups' limits, where page cache counts as free. The
+// largest number if neither is known.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
-// What people call the machine and its processor, and its memory in bytes; empty or 0 where the
-// system does not say.
+// The name of the machine, the name of its processor, and its memory in bytes; "unknown", empty or
+// 0 if the system does not report them.
 std::string host_name();
 std::string processor_name(const std::filesystem::path& root = "/");
 std::int64_t physical_memory();

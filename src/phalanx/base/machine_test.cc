@@ -10,23 +10,16 @@
 #include <thread>
 
 #include "phalanx/base/control_groups.h"
-#include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A directory that stands for /.
+// A directory in place of /.
 class MachineTest : public testing::Test {
  protected:
-  MachineTest() {
-    std::string name = (fs::temp_directory_path() / "phalanx_machine_XXXXXX").string();
-    PHALANX_CHECK(::mkdtemp(name.data()) != nullptr, "cannot make {}", name);
-    root_ = name;
-  }
-  ~MachineTest() override { fs::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
@@ -38,7 +31,7 @@ class MachineTest : public testing::Test {
           "22 1 0:3 / /proc rw - proc proc rw\n"
           "31 22 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw\n");
   }
-  // As a container sees it: the names are the host's, what is mounted is the container's.
+  // As in a container: the names are the host's, the mounts are the container's.
   void legacy() const {
     write("proc/self/cgroup", "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n");
     write("proc/self/mountinfo",
@@ -46,12 +39,13 @@ class MachineTest : public testing::Test {
           "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
   }
 
-  fs::path root_;
+  const TemporaryDirectory temporary_{"machine"};
+  const fs::path root_ = temporary_.path();
 };
 
 const int kCores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 
-TEST_F(MachineTest, GroupsAreThoseThatHoldTheProcess) {
+TEST_F(MachineTest, FindsTheGroupsOfTheProcess) {
   EXPECT_TRUE(control_groups("cpu", root_).empty());
   unified();
   const auto groups = control_groups("cpu", root_);
@@ -96,7 +90,7 @@ TEST_F(MachineTest, AQuotaIsRoundedDown) {
   EXPECT_EQ(usable_cores(root_).count, 2);
 }
 
-TEST_F(MachineTest, AffinityIsTheThreads) {
+TEST_F(MachineTest, CountsTheCoresOfTheThread) {
   if (usable_cores(root_).count < 2) GTEST_SKIP() << "one core";
   UsableCores bound;
   std::thread([&] {
@@ -114,7 +108,7 @@ TEST_F(MachineTest, AffinityIsTheThreads) {
   EXPECT_EQ(bound.reason, "1 core by affinity");
 }
 
-TEST_F(MachineTest, MemoryIsWhatTheTightestLimitLeaves) {
+TEST_F(MachineTest, MemoryIsTheRestOfTheTightestLimit) {
   EXPECT_EQ(available_memory(root_).bytes, std::numeric_limits<std::int64_t>::max());
   write("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  5 kB\nMemAvailable:    8000 kB\n");
   EXPECT_EQ(available_memory(root_).bytes, 8000 << 10);
@@ -128,7 +122,7 @@ TEST_F(MachineTest, MemoryIsWhatTheTightestLimitLeaves) {
   write("sys/fs/cgroup/job/memory.current", "70000\n");
   EXPECT_EQ(available_memory(root_).bytes, 30000);
   EXPECT_EQ(available_memory(root_).limit, "memory.max of cgroup /job");
-  // Page cache gives way.
+  // Page cache counts as free.
   write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 20000\nactive_file 5000\n");
   EXPECT_EQ(available_memory(root_).bytes, 55000);
   write("sys/fs/cgroup/job/memory.current", "700000\n");
@@ -143,13 +137,13 @@ TEST_F(MachineTest, MemoryIsWhatTheTightestLimitLeaves) {
   EXPECT_EQ(available_memory(root_).limit, "memory.limit_in_bytes of cgroup /");
 }
 
-TEST_F(MachineTest, TheProcessorHasTheNameThatTheKernelKnows) {
+TEST_F(MachineTest, ReadsTheNameOfTheProcessor) {
   EXPECT_EQ(processor_name(root_), "");
   write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\nflags\t: fpu\n");
   EXPECT_EQ(processor_name(root_), "Some CPU @ 2.0GHz");
 }
 
-TEST(Machine, ThisOneSays) {
+TEST(Machine, ReportsThisMachine) {
   EXPECT_GE(usable_cores().count, 1);
   EXPECT_GT(available_memory().bytes, 0);
   EXPECT_GT(physical_memory(), 0);

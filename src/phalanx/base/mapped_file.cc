@@ -21,18 +21,18 @@
 namespace phalanx {
 namespace {
 
-// A map, for the handler. Its path is a copy at a fixed place.
+// A map as the handler sees it; its path is a copy at a fixed address.
 struct Entry {
   std::atomic<std::uintptr_t> begin = 0;  // 0: free
   std::atomic<std::uintptr_t> end = 0;
   std::array<std::atomic<char>, 512> path{};
 };
 
-// The handler can only use static storage, and must not wait. It does not know maps that do not fit
-// into the table: there the signal has its default effect.
+// The handler uses only static storage and never waits. Maps beyond the size of the table are
+// unknown to it, and SIGBUS in them has its default effect.
 constexpr std::size_t kEntries = 1024;
 std::array<Entry, kEntries> entries;
-std::mutex entries_mutex;  // of those that change the table
+std::mutex entries_mutex;  // locked by threads that change the table
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 static_assert(std::atomic<char>::is_always_lock_free);
 
@@ -56,7 +56,7 @@ void leave(const std::byte* data) {
   if (found != entries.end()) found->begin = 0;
 }
 
-// Only what a handler may call.
+// Calls only functions that are safe in a handler.
 class Line {
  public:
   void add(std::string_view text) {
@@ -106,7 +106,7 @@ void on_bus_error(int number, siginfo_t* info, void* /*context*/) {
     line.write();
     ::_exit(static_cast<int>(ErrorCode::kIo));
   }
-  // Not of a map: the instruction runs again and the signal does what it does by default.
+  // Not in a map: the instruction runs again, and the signal has its default effect.
   std::signal(number, SIG_DFL);
 }
 

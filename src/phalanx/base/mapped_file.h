@@ -1,9 +1,7 @@
 #pragma once
-// Read-only memory maps, and what becomes of a file that cannot be read any more while it is
-// mapped. A map is a view without copies; its price is that a file that someone truncates, or whose
-// disk fails, is noticed in the middle of an expression: the system then sends SIGBUS. Reads into
-// memory of our own would return an error instead, at the price of a copy of every dataset and
-// checkpoint.
+// Read-only memory maps, and how a mapped file reports that it became unreadable. A map needs no
+// copy. But if a file is truncated or its disk fails, the system sends SIGBUS at any access. Reads
+// into our memory would return an error, but copy every dataset and checkpoint.
 
 #include <cstddef>
 #include <filesystem>
@@ -11,8 +9,8 @@
 
 namespace phalanx {
 
-// A whole file mapped read-only. Movable; an empty file maps to an empty span. InputMissingError
-// where the file is not there, IoError where it cannot be opened.
+// A whole file mapped read-only. Movable; an empty file maps to an empty span. InputMissingError if
+// the file does not exist, IoError if it cannot be opened.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -32,9 +30,9 @@ class MappedFile {
   std::filesystem::path path_;
 };
 
-// From here on a mapped file that cannot be read ends the process with one line on standard error
-// that names it, and exit status 74 (ErrorCode::kIo). Any other SIGBUS does what it did. Signals
-// belong to the command line: nobody else calls this.
+// Afterwards a mapped file that cannot be read ends the process with exit status 74
+// (ErrorCode::kIo) and one line on standard error that names the file. Other SIGBUS are unchanged.
+// Only the command line calls this, because it owns signals.
 void report_unreadable_maps();
 
 }  // namespace phalanx

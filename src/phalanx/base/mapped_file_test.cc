@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -18,19 +18,13 @@ constexpr std::size_t kPage = 4096;
 
 class MappedFileTest : public testing::Test {
  protected:
-  MappedFileTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "phalanx_mapped_XXXXXX").string();
-    PHALANX_CHECK(::mkdtemp(name.data()) != nullptr, "cannot make {}", name);
-    directory_ = name;
-  }
-  ~MappedFileTest() override { std::filesystem::remove_all(directory_); }
-
   std::filesystem::path make(const std::string& name) const {
     std::ofstream(directory_ / name) << std::string(4 * kPage, 'x');
     return directory_ / name;
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"mapped"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 int sum_of(const MappedFile& file) {
@@ -55,12 +49,12 @@ TEST_F(MappedFileTest, ATruncatedFileEndsTheProcessWithItsName) {
               "^error: .*/data\\.bin: cannot be read beyond byte [0-9]+ of 16384: .*");
 }
 
-TEST_F(MappedFileTest, ASignalOfNoMapDoesWhatItDid) {
+TEST_F(MappedFileTest, ASignalOutsideMapsIsUnchanged) {
   const auto path = make("data.bin");
   const auto read_after_the_end = [&] {
     report_unreadable_maps();
     { const MappedFile gone(path); }
-    // A map that the table does not know, perhaps where one was.
+    // A map that is not in the table, perhaps at the address of an earlier one.
     std::FILE* file = std::fopen(path.c_str(), "r");
     auto* bytes = static_cast<volatile char*>(
         ::mmap(nullptr, 4 * kPage, PROT_READ, MAP_PRIVATE, ::fileno(file), 0));

@@ -1,5 +1,5 @@
 #pragma once
-// A loss, or a score of an evaluation, under the name that logs give it.
+// A loss or an evaluation score with its name in logs.
 
 #include <string>
 
@@ -8,7 +8,7 @@ namespace phalanx {
 struct NamedLoss {
   std::string name;  // "lm loss"
   double value = 0;
-  std::string title = {};  // for people, where the name says something else; empty: the name
+  std::string title = {};  // for people, if it differs from the name; empty: the name
 };
 inline const std::string& title_of(const NamedLoss& loss) {
   return loss.title.empty() ? loss.name : loss.title;

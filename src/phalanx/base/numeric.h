@@ -1,5 +1,5 @@
 #pragma once
-// Small integer arithmetic and the printing of byte sizes and counts.
+// Small integer arithmetic, and the format of byte sizes and counts.
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
-// Randomness with coordinates: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC11) as a pure function of (key, counter). No generator has state, so the same numbers
-// come out under every layout, schedule and restart. This header fixes which coordinates go where;
-// every backend computes exactly these words.
+// Random numbers by coordinates: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC11) as a pure function of (key, counter). There is no generator state, so numbers are
+// the same under every layout, schedule and restart. This header defines the coordinates; every
+// backend computes exactly these words.
 
 #include <array>
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kPhiloxMultiplier1 = 0xCD9E8D57U;
 inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
 inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 
-// Ten rounds. Known answer: key 0, counter 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+// Ten rounds. Known value: key 0, counter 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
 inline PhiloxWords philox4x32(PhiloxKey key, PhiloxWords counter) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{kPhiloxMultiplier0} * counter[0];
@@ -44,15 +44,14 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose);
 // The coordinate of a parameter: a 64-bit hash (FNV-1a) of its global name.
 std::uint64_t parameter_coordinate(std::string_view name);
 
-// Standard normal numbers of a parameter: element e (row-major index in the *global* tensor) is
+// Standard normal numbers of a parameter. Element e (row-major index in the *global* tensor) is
 // number e % 4 of block e / 4. Box-Muller in double: words (w0, w1) give numbers 0 and 1, (w2, w3)
-// give 2 and 3: r = sqrt(-2 ln((w0 + 1) / 2^32)), angle = 2 pi w1 / 2^32, values r cos(angle), r
+// give 2 and 3. r = sqrt(-2 ln((w0 + 1) / 2^32)), angle = 2 pi w1 / 2^32, values r cos(angle), r
 // sin(angle).
 std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t parameter, std::uint64_t block);
 
-// Where dropout happens: the layer (its number in the stack, 0-based; the embedding uses
-// kEmbeddingLayer), the place in it, the attention head (0 elsewhere), and which stack of layers it
-// is: 0, or 1 for the decoder behind an encoder.
+// A dropout site has the layer (its 0-based number in the stack, or kEmbeddingLayer), the place in
+// it, the attention head (0 elsewhere) and the stack: 0, or 1 for the decoder after an encoder.
 enum class DropoutPlace : std::uint32_t {
   kEmbedding = 0,
   kAttention = 1,
@@ -67,20 +66,19 @@ constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place,
   return (layer << 16) | (stack << 15) | (static_cast<std::uint32_t>(place) << 12) | head;
 }
 
-// The key for one sample (its number in the consumed stream): its low half goes into the counter,
-// its high half here.
+// The key of one sample (its number in the order of consumption). The high half of the sample goes
+// here, the low half into the counter.
 constexpr PhiloxKey dropout_sample_key(PhiloxKey key, std::uint64_t sample) {
   return {key.low, key.high ^ (static_cast<std::uint32_t>(sample >> 32) * 0x85EBCA6BU)};
 }
-// The counter of four neighbours: (inner / 4, outer, site, low half of the sample). Hidden dropout:
-// outer = position, inner = feature. Attention dropout: outer = query position, inner = key
-// position, the head in the site. Element `inner` takes word inner % 4.
+// The counter of four neighbours: (inner / 4, outer, site, low half of the sample). Element `inner`
+// takes word inner % 4. Hidden dropout: outer = position, inner = feature. Attention dropout: outer
+// = query position, inner = key position, and the site includes the head.
 constexpr PhiloxWords dropout_counter(std::uint64_t sample, std::uint32_t site, std::uint32_t outer,
                                       std::uint32_t inner) {
   return {inner / 4, outer, site, static_cast<std::uint32_t>(sample)};
 }
-// An element is dropped where its word is below this; kept ones are multiplied by float(1 / (1 -
-// p)).
+// An element is dropped if its word is below this; others are multiplied by float(1 / (1 - p)).
 constexpr std::uint32_t dropout_threshold(double probability) {
   return static_cast<std::uint32_t>(probability * 4294967296.0);
 }

@@ -1,8 +1,8 @@
 #pragma once
-// The progress of a rank's own work. Code that may take long - a kernel, a block of a file, a pass
-// over an array - counts it with note_progress() or a FileAccess; what watches over the rank reads
-// the counts, and so does not take a busy rank for one that hangs. On a thread without a Progress
-// both do nothing.
+// The progress of a rank's own work. Code that may take long (a kernel, a part of a file, a pass
+// over an array) counts it with note_progress() or a FileAccess. The hang detector reads the
+// counts, so a busy rank does not look like a hanging one. Without a Progress on the thread both do
+// nothing.
 
 #include <atomic>
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace phalanx {
 
-// All calls may come from any thread.
+// Thread-safe.
 class Progress {
  public:
   struct Files {
-    std::string access;      // under way now: "writing /runs/a/model.safetensors"; empty: none
+    std::string access;      // the present one: "writing /runs/a/model.safetensors"; or empty
     std::int64_t bytes = 0;  // read and written so far
     std::int64_t files = 0;  // completely written so far
   };
@@ -37,7 +37,7 @@ class Progress {
 
  private:
   friend class FileAccess;
-  // Returns the access before.
+  // Returns the previous access.
   std::string exchange_access(std::string access);
 
   std::atomic<std::uint64_t> ticks_{0};
@@ -47,10 +47,10 @@ class Progress {
   std::string access_{};
 };
 
-// The calling thread's; null: its progress is not counted.
+// The Progress of the calling thread; null: nothing is counted.
 Progress* thread_progress() noexcept;
 
-// Makes `progress`, which must live longer, the calling thread's until the end of the scope.
+// Sets the calling thread's progress for a scope. `progress` must outlive the scope.
 class ProgressScope {
  public:
   explicit ProgressScope(Progress* progress) noexcept;
@@ -65,10 +65,10 @@ class ProgressScope {
 // Counts one step of the calling thread's work.
 void note_progress() noexcept;
 
-// While it lives, the calling thread is in a call of the file system, which may hang.
+// Marks a file system call of the calling thread, which may hang, while this object lives.
 class FileAccess {
  public:
-  // "writing", the file's path.
+  // For example "writing" and the file's path.
   FileAccess(std::string_view verb, const std::filesystem::path& path);
   FileAccess(const FileAccess&) = delete;
   FileAccess& operator=(const FileAccess&) = delete;

@@ -11,8 +11,8 @@
 namespace phalanx {
 namespace {
 
-TEST(Progress, OfTheThreadThatHasOne) {
-  note_progress();  // nobody watches
+TEST(Progress, BelongsToAThread) {
+  note_progress();  // no Progress, not counted
   EXPECT_EQ(thread_progress(), nullptr);
   Progress progress;
   {
@@ -28,7 +28,7 @@ TEST(Progress, OfTheThreadThatHasOne) {
   EXPECT_EQ(thread_progress(), nullptr);
 }
 
-TEST(Progress, SaysWhichFileIsInUse) {
+TEST(Progress, NamesTheFileInUse) {
   Progress progress;
   const ProgressScope scope(&progress);
   {
@@ -46,7 +46,7 @@ TEST(Progress, SaysWhichFileIsInUse) {
   EXPECT_EQ(progress.files().bytes, 7);
 }
 
-TEST(Progress, CountsWhatIsWrittenAndRead) {
+TEST(Progress, CountsBytesWrittenAndRead) {
   const auto path = std::filesystem::temp_directory_path() / "phalanx_progress_test";
   Progress progress;
   const ProgressScope scope(&progress);

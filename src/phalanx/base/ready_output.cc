@@ -12,8 +12,8 @@
 namespace phalanx {
 namespace {
 
-constexpr int kFirst = 3;  // not one of the standard streams
-// A pipe that is ready takes as much without waiting (PIPE_BUF).
+constexpr int kFirst = 3;  // after the standard streams
+// A ready pipe takes this many bytes without waiting (PIPE_BUF).
 constexpr std::size_t kPiece = 4096;
 
 bool has_room(int descriptor, int milliseconds) {

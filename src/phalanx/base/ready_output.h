@@ -1,7 +1,6 @@
 #pragma once
-// A descriptor that is written without waiting for its reader, where the system allows that. A
-// terminal or a pipe is opened a second time, because other processes share the open file and with
-// it the non-blocking mode.
+// A descriptor that is written without waiting for its reader, if the system allows it. A terminal
+// or pipe is opened again, because other processes share the open file and its non-blocking mode.
 
 #include <sys/types.h>
 
@@ -11,16 +10,16 @@ namespace phalanx {
 
 class ReadyOutput {
  public:
-  // Keeps its own descriptor: the given one may be closed.
+  // Opens or duplicates the descriptor; the caller may close the given one.
   explicit ReadyOutput(int descriptor);
   ReadyOutput(const ReadyOutput&) = delete;
   ReadyOutput& operator=(const ReadyOutput&) = delete;
   ~ReadyOutput();
 
   // False for files, whose disk may be slow, and for terminals that cannot be opened again: write()
-  // may then wait.
+  // may wait there.
   bool never_waits() const { return never_waits_; }
-  // Returns how many bytes were written: 0 where there is no room now; -1 with errno on an error.
+  // Returns the number of bytes written: 0 without room, -1 with errno on an error.
   ssize_t write(std::string_view bytes) const;
   // Waits until there is room, the reader is gone, or the time is over.
   void wait_for_room(int milliseconds) const;

@@ -1,5 +1,5 @@
 #pragma once
-// The extents of a tensor, outermost first: at most six, held in place (no heap).
+// The extents of a tensor, outermost first; at most six, stored without heap memory.
 
 #include <array>
 #include <cstdint>

@@ -22,18 +22,18 @@
 namespace phalanx {
 namespace {
 
-// Code that runs in signal handlers calls only what is safe there: no allocation, no lock of ours.
-// Of the libraries it calls backtrace() and dladdr(), which have been called once before.
+// Code in signal handlers calls only safe functions: no allocation, no lock of ours. backtrace()
+// and dladdr() are safe here because they were called once before.
 
 constexpr std::int64_t kAnswerTime = 200'000'000;   // nanoseconds
-constexpr std::int64_t kWriteTime = 1'000'000'000;  // for a thread that has begun to write
+constexpr std::int64_t kWriteTime = 1'000'000'000;  // for a thread that has started writing
 constexpr std::int64_t kWholeTime = 5'000'000'000;
 constexpr long kPause = 100'000;
-constexpr int kReaderTime = 200;  // milliseconds, once: then lines that find no room are dropped
+constexpr int kReaderTime = 200;  // milliseconds, once; later lines without room are dropped
 constexpr int kMaxFrames = 64;
 
-// Which thread the dump asks, in which phase, and a number that is never used twice. It is one
-// atomic word, so that a late answer is not taken for the next thread's.
+// The thread that the dump asks, the phase, and a unique number. One atomic word, so that a late
+// answer is not taken for another thread's.
 enum class Phase : std::uint64_t { kIdle, kAsked, kWriting, kDone };
 struct Question {
   std::uint64_t number = 0;
@@ -49,7 +49,7 @@ struct Question {
   Question in(Phase next) const { return {number, thread, next}; }
 };
 
-// Process-wide: signal handlers have nothing else.
+// Process-wide, because signal handlers can use nothing else.
 std::atomic<int> dump_descriptor{-1};
 std::atomic<int> dump_rank{-1};
 std::atomic<bool> dumping{false};
@@ -67,7 +67,7 @@ std::int64_t now_ns() {
 
 pid_t this_thread() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-// One line, written at once: other processes may write to the same file.
+// One line, written at once, because other processes may write to the same file.
 class Line {
  public:
   Line& text(std::string_view text) {
@@ -93,8 +93,8 @@ class Line {
     return *this;
   }
 
-  // A pipe with room for a line takes it at once. So the dump neither waits for a reader that does
-  // not read, nor gets SIGPIPE from a pipe without one.
+  // A pipe with room takes a line at once. So the dump never waits for a reader, and a pipe without
+  // a reader raises no SIGPIPE.
   void write() {
     bytes_[size_++] = '\n';
     pollfd file{dump_descriptor.load(), POLLOUT, 0};
@@ -115,7 +115,7 @@ class Line {
   }
 
  private:
-  std::array<char, 1024> bytes_;  // not filled: handlers run often enough on small stacks
+  std::array<char, 1024> bytes_;  // uninitialised: handlers may run on small stacks
   std::size_t size_ = 0;
 };
 
@@ -160,7 +160,7 @@ Line& begin(Line& line, pid_t thread, const ThreadName& name) {
 // "phalanx(_ZN7phalanx4mainEv+0x1c) [0x55d0c0ffee00]".
 void add_frame(Line& line, void* frame) {
   const auto address = reinterpret_cast<std::uintptr_t>(frame);
-  // The address to return to may be the next function's first.
+  // The return address may be the next function's start.
   const void* const call = static_cast<const char*>(frame) - 1;
   Dl_info info{};
   if (::dladdr(call, &info) != 0 && info.dli_fname != nullptr) {
@@ -202,7 +202,7 @@ void answer(int /*signal*/, siginfo_t* info, void* /*context*/) {
   errno = saved;
 }
 
-// Waits until the question is no longer in `phase`; false where that takes too long.
+// Waits until the question leaves `phase`; false after a timeout.
 bool wait_while(const Question& in_phase, std::int64_t until) {
   while (question.load() == in_phase.pack()) {
     if (now_ns() >= until) return false;
@@ -215,7 +215,7 @@ bool wait_while(const Question& in_phase, std::int64_t until) {
 void ask(pid_t thread, std::uint64_t number, std::int64_t until) {
   const Question asked{number, static_cast<std::uint64_t>(thread), Phase::kAsked};
   question.store(asked.pack());
-  // It has ended meanwhile.
+  // The thread has ended.
   if (::syscall(SYS_tgkill, ::getpid(), thread, ask_signal()) != 0) return;
   const std::int64_t start = now_ns();
   Line line;
@@ -235,10 +235,10 @@ struct DirectoryEntry {
   std::int64_t offset;
   std::uint16_t size;
   std::uint8_t type;
-  char name[1];  // and more, up to a zero byte
+  char name[1];  // variable length, ends with a zero byte
 };
 
-// Its digits as a number; 0 for "." and "..".
+// The number in a directory name; 0 for "." and "..".
 pid_t thread_of(const char* name) {
   std::int64_t thread = 0;
   for (; *name != '\0'; ++name) {
@@ -248,7 +248,7 @@ pid_t thread_of(const char* name) {
   return static_cast<pid_t>(thread);
 }
 
-// Calls `each` with all threads of this process. readdir() would allocate.
+// Calls `each` with every thread of this process. readdir() would allocate.
 template <typename Each>
 void for_all_threads(const Each& each) {
   const int directory = ::open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -281,7 +281,7 @@ void handle(int signal, const struct sigaction& action) {
 }  // namespace
 
 void install_stack_dump(int descriptor, int rank, int signal) {
-  // What these load and allocate they have before a handler calls them.
+  // Makes the libraries load and allocate before a handler calls them.
   std::array<void*, 4> frames{};
   ::backtrace(frames.data(), static_cast<int>(frames.size()));
   Dl_info info{};

@@ -21,7 +21,7 @@
 
 #include "phalanx/base/error.h"
 
-// Names that a dump must show, so not in an unnamed namespace.
+// A dump must show these names, so they are not in an unnamed namespace.
 namespace phalanx::stack_dump_test {
 
 struct Gate {
@@ -93,7 +93,7 @@ class StackDumpTest : public testing::Test {
     while (gate_.arrived < static_cast<int>(threads_.size())) std::this_thread::yield();
   }
 
-  // What was written since the last call.
+  // The text that was written since the last call.
   std::string written() {
     std::string text;
     char buffer[4096];
@@ -122,7 +122,7 @@ class StackDumpTest : public testing::Test {
   std::vector<std::thread> threads_;
 };
 
-TEST_F(StackDumpTest, AllThreadsSayWhereTheyAre) {
+TEST_F(StackDumpTest, ShowsTheStacksOfAllThreads) {
   start(stack_dump_test::waits_for_a_condition, "waiter");
   start(stack_dump_test::waits_in_poll, "poller");
   start(stack_dump_test::computes, "worker");
@@ -145,7 +145,7 @@ TEST_F(StackDumpTest, AllThreadsSayWhereTheyAre) {
   }
 }
 
-TEST_F(StackDumpTest, TheSignalDumpsAndTheProcessGoesOn) {
+TEST_F(StackDumpTest, TheProcessContinuesAfterTheSignal) {
   start(stack_dump_test::waits_for_a_condition, "waiter");
   for (int times = 0; times < 2; ++times) {
     ::raise(SIGQUIT);
@@ -153,7 +153,7 @@ TEST_F(StackDumpTest, TheSignalDumpsAndTheProcessGoesOn) {
   }
 }
 
-TEST_F(StackDumpTest, AThreadThatDoesNotAnswerIsNamed) {
+TEST_F(StackDumpTest, NamesAThreadThatDoesNotAnswer) {
   start(stack_dump_test::hears_no_signals, "deaf");
   start(stack_dump_test::waits_in_poll, "poller");
   ASSERT_TRUE(dump_stacks());
@@ -162,7 +162,7 @@ TEST_F(StackDumpTest, AThreadThatDoesNotAnswerIsNamed) {
   EXPECT_FALSE(lines_with(text, "waits_in_poll").empty()) << text;
 }
 
-TEST_F(StackDumpTest, AReadIsNotInterrupted) {
+TEST_F(StackDumpTest, DoesNotInterruptARead) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::atomic<ssize_t> got{-2};
@@ -183,8 +183,8 @@ TEST_F(StackDumpTest, AReadIsNotInterrupted) {
   ::close(ends[1]);
 }
 
-// A dump must not hang when nobody reads it.
-TEST_F(StackDumpTest, APipeThatNobodyReads) {
+// A dump must not hang if nobody reads it.
+TEST_F(StackDumpTest, DoesNotHangOnAnUnreadPipe) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
   const std::string filling(4096, 'x');
@@ -199,8 +199,8 @@ TEST_F(StackDumpTest, APipeThatNobodyReads) {
   ::close(ends[1]);
 }
 
-// Threads that begin, end, allocate and throw meanwhile; and two dumps at once.
-TEST_F(StackDumpTest, WhileThreadsComeAndGo) {
+// Threads start, end, allocate and throw meanwhile, and two dumps run at once.
+TEST_F(StackDumpTest, WorksWhileThreadsStartAndEnd) {
   std::vector<std::thread> churn;
   for (int i = 0; i < 3; ++i)
     churn.emplace_back([this] {
@@ -228,7 +228,7 @@ TEST_F(StackDumpTest, WhileThreadsComeAndGo) {
   EXPECT_GE(dumps, 1);
 }
 
-TEST_F(StackDumpTest, NothingIsWrittenWhereNothingIsInstalled) {
+TEST_F(StackDumpTest, WritesNothingWithoutInstallation) {
   install_stack_dump(-1, -1, 0);
   EXPECT_FALSE(dump_stacks());
 }

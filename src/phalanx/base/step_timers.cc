@@ -10,7 +10,7 @@ struct Row {
 
 constexpr int kNoRow = 3;
 
-// By StepTimer.
+// Indexed by StepTimer.
 constexpr std::array<Row, kStepTimers> kRows = {{
     {"forward-backward", 1},
     {"forward-compute", 2},

@@ -1,7 +1,7 @@
 #pragma once
-// Where a rank's time goes: one clock for each thing that a step is made of, with Megatron's names
-// and levels. Clocks are read on the host, by the one thread that leads the rank; they count from
-// the start of the run, and who shows them takes differences. Nothing reads them to decide.
+// Where a rank's time goes: one clock per part of a step, with Megatron's names and levels. The
+// thread that leads the rank reads the clocks on the host. They count from the start of the run;
+// log output takes differences. No decision depends on them.
 
 #include <array>
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace phalanx {
 
-// In the order in which Megatron prints them, then those that have no row there.
+// In the order in which Megatron prints them, then those without a row in Megatron.
 enum class StepTimer : std::uint8_t {
   kForwardBackward,     // all passes and messages of a step, reductions included
   kForwardCompute,      // forward passes
@@ -24,11 +24,11 @@ enum class StepTimer : std::uint8_t {
   kLayerNormGradients,  // the sum of sequence-parallel partial gradients
   kEmbeddingGradients,  // waiting for sums of parameters that pipeline ranks share
   kAllGradients,        // waiting for reductions over data-parallel ranks
-  // Of a distributed optimizer; with --overlap-param-gather its beginning alone, for the forward
-  // passes wait for the rest.
+  // For a distributed optimizer. With --overlap-param-gather only its start, because forward passes
+  // wait for the rest.
   kGatherParameters,
   kOptimizerCountZeros,  // with --log-num-zeros-in-grad
-  kOptimizerClip,        // norm, clip factor, and whether all of it is finite
+  kOptimizerClip,        // norm, clip factor, and whether all gradients are finite
   kOptimizerInnerStep,   // Adam, writing 16-bit parameters included
   kOptimizer,            // the three above
   kModelSetup,           // arenas, model and optimizer; weights drawn or loaded
@@ -44,7 +44,7 @@ inline constexpr std::size_t kStepTimers = 24;
 
 // "forward-backward".
 std::string_view name_of(StepTimer timer);
-// --timing-log-level at and above which Megatron's rows have it; 3: it has no row.
+// The lowest --timing-log-level at which Megatron prints the row; 3: never.
 int level_of(StepTimer timer);
 
 class StepTimers {
@@ -71,7 +71,7 @@ class StepTimers {
   std::array<Clock::duration, kStepTimers> clocks_{};
 };
 
-// Counts until it is left, by whatever way. Null counts nothing.
+// Counts until the scope ends, also by an exception. Null counts nothing.
 class TimerScope {
  public:
   TimerScope(StepTimers* timers, StepTimer timer) : timers_(timers), timer_(timer) {

@@ -20,7 +20,7 @@ TEST(StepTimers, AddUpByTimer) {
   EXPECT_DOUBLE_EQ(timers.times()[static_cast<std::size_t>(StepTimer::kData)], 0.125);
 }
 
-TEST(StepTimers, ScopesCountHoweverTheyAreLeft) {
+TEST(StepTimers, ScopesCountEvenAfterAnException) {
   StepTimers timers;
   try {
     const TimerScope time(&timers, StepTimer::kOptimizer);
@@ -34,7 +34,7 @@ TEST(StepTimers, ScopesCountHoweverTheyAreLeft) {
   { const TimerScope nowhere(nullptr, StepTimer::kOptimizer); }
 }
 
-TEST(StepTimers, HaveNamesOfTheirOwn) {
+TEST(StepTimers, HaveUniqueNames) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < kStepTimers; ++i) {
     const auto timer = static_cast<StepTimer>(i);

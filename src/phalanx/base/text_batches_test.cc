@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-// The widest columns come first, and none has a gap behind it.
+// The widest columns come first, without gaps.
 TEST(TextBatches, LaysOutEveryColumn) {
   const BatchSchema schema = gpt_batch_schema(5);
   ASSERT_EQ(schema.columns().size(), 7U);

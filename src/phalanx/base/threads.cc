@@ -71,7 +71,7 @@ void run_parallel(std::size_t count, int threads, const std::function<void(std::
         others.push_back(start(work));
       }
     } catch (const std::system_error&) {
-      // Those that have started share the work.
+      // The started threads share the work.
     }
     work();
   }

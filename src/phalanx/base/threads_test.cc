@@ -20,7 +20,7 @@ TEST(RunParallel, EveryCallIsMadeOnce) {
   run_parallel(0, 4, [](std::size_t) { FAIL(); });
 }
 
-TEST(RunParallel, TheFirstFailureIsThrownWhenAllIsDone) {
+TEST(RunParallel, ThrowsTheFirstFailureAfterAllCalls) {
   std::atomic<int> done = 0;
   std::string message;
   try {
@@ -35,7 +35,7 @@ TEST(RunParallel, TheFirstFailureIsThrownWhenAllIsDone) {
   EXPECT_EQ(done, 20);
 }
 
-TEST(RunParallel, ThreadsThatAreRefusedAreNotNeeded) {
+TEST(RunParallel, WorksWithoutRefusedThreads) {
   int started = 0;
   const ThreadStarter refuse = [&](std::function<void()> body) -> std::jthread {
     if (++started > 1) throw std::system_error(EAGAIN, std::generic_category());

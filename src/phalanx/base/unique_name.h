@@ -1,5 +1,5 @@
 #pragma once
-// Unique names. No result depends on them: numbers of results come from base/philox.h.
+// Unique names. No result depends on them; random numbers of results come from base/philox.h.
 
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@ namespace phalanx {
 
 inline constexpr int kUniqueDigits = 16;
 
-// Random hexadecimal digits from the system, different at each call.
+// Random hexadecimal digits from the system; each call returns others.
 std::string random_digits(int count);
 
 // Whether `name` is `stem` and kUniqueDigits hexadecimal digits.

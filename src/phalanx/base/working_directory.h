@@ -1,12 +1,11 @@
 #pragma once
-// Paths from the working directory, which may have been removed below a shell or a job.
+// Paths from the working directory, which another process may have removed.
 
 #include <filesystem>
 
 namespace phalanx {
 
-// The path from the root. InputMissingError where it is relative to a directory that is not there
-// any more.
+// The absolute path. InputMissingError if `path` is relative and the working directory is gone.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 
 }  // namespace phalanx

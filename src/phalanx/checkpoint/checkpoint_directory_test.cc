@@ -69,7 +69,7 @@ TEST_F(CheckpointTest, WithoutTheTrackerTheLatestIsFound) {
   EXPECT_EQ(latest_base(), 40);
   EXPECT_THROW(CheckpointReader::open_if_any(save() / "iter_0000005"), InputMissingError);
   fs::create_directories(save() / "iter_0000005" / "mp_rank_00");
-  EXPECT_THAT(message_of([&] { CheckpointReader::open(save() / "iter_0000005"); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open(save() / "iter_0000005"); }),
               HasSubstr("not a checkpoint of Phalanx"));
 }
 
@@ -90,21 +90,21 @@ TEST_F(CheckpointTest, TheTrackerIsAHint) {
 TEST_F(CheckpointTest, ATrackerWithoutCheckpointsIsAnError) {
   fs::create_directories(save());
   put_file(save() / kTrackerName, "12");
-  EXPECT_THAT(message_of([&] { CheckpointReader::open_if_any(save()); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open_if_any(save()); }),
               HasSubstr("says 12, but no checkpoint of Phalanx is there"));
   EXPECT_THROW(CheckpointReader::open_if_any(save()), DataError);
   put_file(save() / kTrackerName, "");
-  EXPECT_THAT(message_of([&] { CheckpointReader::open_if_any(save()); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open_if_any(save()); }),
               HasSubstr("does not hold an iteration number"));
   fs::remove(save() / kTrackerName);
   fs::create_directories(save() / "iter_0000012" / "mp_rank_00");
-  EXPECT_THAT(message_of([&] { CheckpointReader::open_if_any(save()); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open_if_any(save()); }),
               AllOf(HasSubstr("has no manifest.json"), HasSubstr("no older checkpoint")));
 }
 
 TEST_F(CheckpointTest, OfManyThatCannotBeReadTheFirstAreNamed) {
   for (int i = 2; i <= 31; ++i) fs::create_directories(save() / iteration_directory_name(i));
-  const std::string message = message_of([&] { CheckpointReader::open_if_any(save()); });
+  const std::string message = error_of([&] { CheckpointReader::open_if_any(save()); });
   EXPECT_THAT(message, AllOf(HasSubstr("not a checkpoint of Phalanx; and 20 more; no older"),
                              HasSubstr("iter_0000011"), Not(HasSubstr("iter_0000012"))));
   save_in_start(1, 1, 10, 0);
@@ -189,7 +189,7 @@ TEST_F(CheckpointTest, WithoutOneThatIsWholeTheFaultsAreNamed) {
     flip_bit(path, fs::file_size(path) - 1, 0);
   }
   fs::resize_file(save_at(3) / kManifestName, 100);
-  EXPECT_THAT(message_of([&] { CheckpointReader::open_if_any(save()); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open_if_any(save()); }),
               AllOf(HasSubstr("iter_0000001/model.safetensors"), HasSubstr("iter_0000002"),
                     HasSubstr("iter_0000003/manifest.json"), HasSubstr("no older checkpoint")));
 }
@@ -250,7 +250,7 @@ TEST_F(CheckpointTest, WhatCannotBeMovedIsNamed) {
   save_at(3);
   const auto abandoned = make_abandoned_directory(save(), "abandoned-1");
   const std::vector<fs::path> none = {save() / "iter_0000004"};
-  EXPECT_THAT(message_of([&] { move_into(abandoned, none); }), HasSubstr(none[0].string()));
+  EXPECT_THAT(error_of([&] { move_into(abandoned, none); }), HasSubstr(none[0].string()));
   EXPECT_THROW(move_into(abandoned, none), OutputError);
   EXPECT_THROW(make_abandoned_directory(save() / "none", "abandoned-1"), OutputError);
 }

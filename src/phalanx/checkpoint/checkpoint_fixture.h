@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
@@ -62,16 +61,6 @@ class CheckpointTest : public testing::Test {
  private:
   TemporaryDirectory directory_{"checkpoint"};
 };
-
-template <typename Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // The action's lines of warnings on standard error.
 template <typename Action>

@@ -69,8 +69,7 @@ TEST_F(CheckpointTest, ATypeConvertsOnlyWhenAsked) {
   Arena arena("loaded", 4096);
   const auto target =
       whole_tensor("decoder.final_layernorm.bias", arena.allocate(DType::kBF16, {4}));
-  EXPECT_THAT(message_of([&] { reader.read(target); }),
-              HasSubstr("is f32, the model asks for bf16"));
+  EXPECT_THAT(error_of([&] { reader.read(target); }), HasSubstr("is f32, the model asks for bf16"));
   EXPECT_THROW(reader.read(target), ConfigError);
   reader.read(target, DTypeMatch::kConvert);
   EXPECT_EQ(to_float(target.local.span<bfloat16>()[3]), 108);
@@ -84,7 +83,7 @@ TEST_F(CheckpointTest, AnotherModelIsAConfigurationError) {
   const auto reader = CheckpointReader::open(save());
   Arena arena("loaded", 4096);
   const auto read = [&](const char* name, const Shape& shape) {
-    return message_of([&] { reader.read(whole_tensor(name, arena.allocate(DType::kF32, shape))); });
+    return error_of([&] { reader.read(whole_tensor(name, arena.allocate(DType::kF32, shape))); });
   };
   EXPECT_THAT(read("decoder.final_layernorm.bias", {5}),
               HasSubstr("decoder.final_layernorm.bias is [4], the model asks for [5]"));
@@ -166,7 +165,7 @@ TEST_F(CheckpointTest, WhatIsNotACheckpointStays) {
   EXPECT_THAT(names(),
               ElementsAre("iter_0000001", "iter_0000003", "iter_2",
                           "latest_checkpointed_iteration.txt", "metrics.jsonl", "notes.tmp"));
-  EXPECT_THAT(message_of([&] { save_at(1); }), HasSubstr("not a checkpoint of Phalanx"));
+  EXPECT_THAT(error_of([&] { save_at(1); }), HasSubstr("not a checkpoint of Phalanx"));
 }
 
 // --- What is missing or damaged
@@ -179,7 +178,7 @@ TEST_F(CheckpointTest, TheManifestAndTheFilesMustAgree) {
     ASSERT_NE(text.find(from), std::string::npos) << from;
     text.replace(text.find(from), from.size(), to);
     put_file(latest / kManifestName, seal_manifest(text));
-    EXPECT_THAT(message_of([&] { CheckpointReader::open(latest); }), HasSubstr(message)) << to;
+    EXPECT_THAT(error_of([&] { CheckpointReader::open(latest); }), HasSubstr(message)) << to;
   };
   expect("\"name\": \"embedding.", "\"name\": \"Embedding.", "of the manifest is missing");
   expect("\"dtype\": \"f32\", \"shape\": [5, 4]", "\"dtype\": \"i32\", \"shape\": [5, 4]",
@@ -204,7 +203,7 @@ TEST_F(CheckpointTest, EveryFlippedBitOfATensorIsFound) {
     flip_bit(path, data + byte, bit);
     const auto& damaged = byte < 80 ? words : bias;
     EXPECT_THAT(
-        message_of([&] { CheckpointReader::open(latest); }),
+        error_of([&] { CheckpointReader::open(latest); }),
         AllOf(HasSubstr(path.string()), HasSubstr("tensor " + damaged.name + " is damaged")));
     EXPECT_THROW(CheckpointReader::open(latest, Verify::kWeights), DataError);
     const auto unverified = CheckpointReader::open(save(), Verify::kNo);
@@ -237,7 +236,7 @@ TEST_F(CheckpointTest, TwoTensorsInEachOthersPlace) {
   std::string text = read_file(path);
   std::swap(text[text.find("\"a\"") + 1], text[text.find("\"b\"") + 1]);
   put_file(path, text);
-  EXPECT_THAT(message_of([&] { CheckpointReader::open(save()).read(tensors[0]); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open(save()).read(tensors[0]); }),
               HasSubstr("tensor a is damaged"));
 }
 
@@ -338,12 +337,12 @@ TEST_F(CopiesTest, DamageIsFound) {
   const auto latest = save_copies({{"vocab.json", "{}"}});
   put_file(latest / "vocab.json", "[]");
   for (const auto verify : {Verify::kYes, Verify::kWeights}) {
-    EXPECT_THAT(message_of([&] { CheckpointReader::open(latest, verify); }),
+    EXPECT_THAT(error_of([&] { CheckpointReader::open(latest, verify); }),
                 HasSubstr((latest / "vocab.json").string() + ": damaged"));
   }
   EXPECT_NO_THROW(CheckpointReader::open(latest, Verify::kNo));
   put_file(latest / "vocab.json", "{ }");
-  EXPECT_THAT(message_of([&] { CheckpointReader::open(latest, Verify::kNo); }),
+  EXPECT_THAT(error_of([&] { CheckpointReader::open(latest, Verify::kNo); }),
               HasSubstr("has 3 bytes, the manifest says 2"));
   fs::remove(latest / "vocab.json");
   EXPECT_THROW(CheckpointReader::open(latest, Verify::kNo), InputMissingError);

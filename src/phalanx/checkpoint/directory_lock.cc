@@ -1,13 +1,11 @@
 #include "phalanx/checkpoint/directory_lock.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -23,6 +21,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/file_lock.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/strict_json.h"
 
@@ -40,11 +39,6 @@ constexpr std::int64_t kTextIsTrue = 1;
 constexpr std::size_t kLongestText = 4096;
 constexpr int kAttempts = 100;
 constexpr std::chrono::milliseconds kPause{10};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string holder_text() {
   return fmt::format("{{\"host\": {}, \"pid\": {}, \"started\": \"{:%Y-%m-%dT%H:%M:%SZ}\"}}\n",
@@ -76,15 +70,6 @@ std::string holder_of(int descriptor) {
   } catch (const DataError&) {
     return "a process that does not say which";
   }
-}
-
-int open_lock_file(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    throw OutputError("{}: cannot open the lock file: {}", path.string(),
-                      errno == ELOOP ? "it is a link; remove it" : std::strerror(errno));
-  }
-  return descriptor;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST_F(DirectoryLockTest, TwoRunsOfOneProcess) {
 
 TEST_F(DirectoryLockTest, TheFlagIsNamed) {
   const DirectoryLock lock(save(), "--output");
-  EXPECT_THAT(message_of([&] { const DirectoryLock second(save(), "--output"); }),
+  EXPECT_THAT(error_of([&] { const DirectoryLock second(save(), "--output"); }),
               HasSubstr("--output " + save().string() + " is in use"));
 }
 
@@ -145,7 +145,7 @@ TEST_F(DirectoryLockTest, WhatCannotBeLockedIsNamed) {
   fs::create_directories(save());
   put_file(save() / "file", "x");
   fs::create_symlink(save() / "file", save() / kLockName);
-  EXPECT_THAT(message_of([&] { const DirectoryLock lock(save()); }),
+  EXPECT_THAT(error_of([&] { const DirectoryLock lock(save()); }),
               HasSubstr(".lock: cannot open the lock file: it is a link"));
   EXPECT_EQ(read_file(save() / "file"), "x");
   EXPECT_THROW(DirectoryLock(save() / "file"), OutputError);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/llmc_import.h"
 #include "phalanx/checkpoint/test_support.h"
@@ -184,14 +185,11 @@ TEST_F(LlmcExportTest, Tokens) {
   EXPECT_EQ(read_file(path("out.tokens")), token_bytes({4, 0, 1, 65535}));
 
   const auto refused = [&](std::int64_t vocabulary, std::int32_t id) -> std::string {
-    try {
+    return error_of<DataError>([&] {
       LlmcTokenWriter other(path("other.tokens"), 4, vocabulary);
       other.add(first);
       other.add(std::vector<std::int32_t>{id});
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "no error";
+    });
   };
   EXPECT_THAT(refused(5, 5), HasSubstr("token 3 is 5: ids are from 0 to 4, the model's"));
   EXPECT_THAT(refused(5, -1), HasSubstr("token 3 is -1"));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/test_support.h"
 
@@ -47,20 +48,11 @@ class LlmcTest : public testing::Test {
     return path(name);
   }
   std::string model_error(std::string_view bytes) const {
-    try {
-      const LlmcModel model(put("model.bin", bytes));
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of<DataError>([&] { const LlmcModel model(put("model.bin", bytes)); });
   }
   std::string token_error(std::string_view bytes) const {
-    try {
-      const LlmcTokens tokens(put("tokens.bin", bytes), kVocabulary);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of<DataError>(
+        [&] { const LlmcTokens tokens(put("tokens.bin", bytes), kVocabulary); });
   }
 
  private:

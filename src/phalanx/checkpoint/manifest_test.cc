@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/test_support.h"
 
@@ -196,22 +197,15 @@ TEST(Manifest, EveryFieldIsNeeded) {
 }
 
 TEST(Manifest, MessagesNameThePlace) {
-  try {
-    parse_manifest(changed("/tensors/1/dtype", "f8"), "/save/iter_0000012/manifest.json");
-    FAIL();
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(),
-                 "/save/iter_0000012/manifest.json: tensors[1]: 'dtype' \"f8\" is unknown");
-  }
+  EXPECT_EQ(error_of<DataError>([&] {
+              parse_manifest(changed("/tensors/1/dtype", "f8"), "/save/iter_0000012/manifest.json");
+            }),
+            "/save/iter_0000012/manifest.json: tensors[1]: 'dtype' \"f8\" is unknown");
 }
 
 TEST(Manifest, AnotherVersionIsNamed) {
-  try {
-    parse_manifest(changed("/format_version", 4), "m");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("format version 4"));
-  }
+  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 4), "m"); }),
+              HasSubstr("format version 4"));
 }
 
 // What programs before runs had numbers wrote.

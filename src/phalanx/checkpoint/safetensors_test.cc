@@ -6,6 +6,7 @@
 #include <random>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/test_support.h"
 
 namespace phalanx {
@@ -30,13 +31,9 @@ class SafetensorsTest : public testing::Test {
   }
   void expect_error(std::string_view header, std::size_t data_bytes,
                     std::string_view message) const {
-    try {
-      open(header, data_bytes);
-      ADD_FAILURE() << "was read: " << header;
-    } catch (const DataError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(message)) << header;
-      EXPECT_THAT(error.what(), HasSubstr(path().string()));
-    }
+    EXPECT_THAT(error_of<DataError>([&] { open(header, data_bytes); }),
+                testing::AllOf(HasSubstr(message), HasSubstr(path().string())))
+        << header;
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/test_support.h"
@@ -44,12 +45,8 @@ class TensorSourceTest : public testing::Test {
  protected:
   std::filesystem::path save() const { return directory_.path() / "save"; }
   std::string refusal(CountingSource source) const {
-    try {
-      save_checkpoint({.directory = save()}, example_manifest(1), source);
-    } catch (const InternalError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of<InternalError>(
+        [&] { save_checkpoint({.directory = save()}, example_manifest(1), source); });
   }
 
  private:

@@ -1,50 +1,21 @@
 #pragma once
 // What the tests of this folder share.
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/mesh/global_tensor.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx::testing_support {
-
-// An empty directory of its own, removed at the end.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(std::string_view name)
-      : path_(std::filesystem::temp_directory_path() /
-              ("phalanx_" + std::string(name) + "_" + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-// As a new file: ext4 flushes one that is truncated and written again.
-inline void put_file(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::remove(path);
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 inline void flip_bit(const std::filesystem::path& path, std::size_t byte, int bit) {
   std::string text = read_file(path);

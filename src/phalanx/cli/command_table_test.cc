@@ -16,7 +16,9 @@
 #include <sstream>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/flags/flag_set.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -44,12 +46,10 @@ TEST(CommandTable, UsageHasALineForEachCommand) {
 }
 
 TEST(CommandTable, NamesTheNearestCommand) {
-  try {
-    run_command({"pretain", "gpt"});
-    ADD_FAILURE() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did you mean pretrain?"));
-  }
+  EXPECT_THAT(error_of<UsageError>([&] {
+                run_command({"pretain", "gpt"});
+              }),
+              HasSubstr("did you mean pretrain?"));
 }
 
 // What shells and the page of flags are made of.
@@ -242,7 +242,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
 }
 
 std::string text_of_page(const std::string& name) {
-  std::ifstream file(PHALANX_SOURCE_DIR "/" + name, std::ios::binary);
+  std::ifstream file(source_path(name), std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -8,6 +7,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file_descriptor.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/cli/command_table.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/launch/launcher.h"
@@ -17,12 +17,6 @@
 
 namespace phalanx {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 // The path of this program, which ps shows; /proc/self/exe if the file is gone.
 std::filesystem::path own_program() {

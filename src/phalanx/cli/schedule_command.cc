@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -202,22 +201,20 @@ void check_size(const ScheduleRequest& request) {
 
 // Refuses flags that the chosen schedule does not read.
 void check_kind_of_flags(const FlagSet& flags, const ScheduleFlags& values) {
-  struct Special {
-    std::string_view flag;
-    std::vector<std::string_view> kinds;
-  };
-  const std::array<Special, 3> specials = {{
-      {"--waves", {"hanayo"}},
-      {"--microbatch-group-size-per-virtual-pipeline-stage", {"interleaved", "zb-interleaved"}},
-      {"--microbatches-per-update", {"pipedream-2bw"}},
-  }};
-  for (const auto& [flag, kinds] : specials) {
-    if (!flags.given(flag)) continue;
-    if (std::find(kinds.begin(), kinds.end(), values.kind) == kinds.end()) {
-      throw UsageError("{} is for {} alone, not for {}", flag, fmt::join(kinds, " and "),
-                       values.kind);
+  const auto check = [&](std::string_view flag, const auto& reads) {
+    if (!flags.given(flag) || reads(schedule_kind(values.kind))) return;
+    std::vector<std::string_view> names;
+    for (const ScheduleKind& kind : schedule_kinds()) {
+      if (reads(kind)) names.push_back(kind.name);
     }
-  }
+    throw UsageError("{} is for {} alone, not for {}", flag, fmt::join(names, " and "),
+                     values.kind);
+  };
+  check("--waves", [](const ScheduleKind& kind) { return kind.name == "hanayo"; });
+  check("--microbatch-group-size-per-virtual-pipeline-stage",
+        [](const ScheduleKind& kind) { return kind.takes_group_size; });
+  check("--microbatches-per-update",
+        [](const ScheduleKind& kind) { return kind.update == UpdateRule::kDoubleBuffered; });
 }
 
 ScheduleRequest request_of(const FlagSet& flags, const ScheduleFlags& values) {

@@ -23,7 +23,9 @@ class Checker {
     PHALANX_CHECK(tensor.contiguous(), "{}: {}: {} {} is not contiguous", group_, op_, operand,
                   tensor.shape.to_string());
   }
-  void same_dtype(const Tensor& output, const Tensor& input) const {
+  void pair(const Tensor& output, const Tensor& input) const {
+    dense("output", output);
+    dense("input", input);
     PHALANX_CHECK(output.dtype == input.dtype, "{}: {}: output is {}, input {}", group_, op_,
                   name_of(output.dtype), name_of(input.dtype));
   }
@@ -123,9 +125,7 @@ Work Communicator::all_reduce(Context& context, const Tensor& tensor, Reduction 
 Work Communicator::reduce_scatter(Context& context, const Tensor& output, const Tensor& input,
                                   Reduction reduction) {
   const Checker check(name_, "reduce_scatter");
-  check.dense("output", output);
-  check.dense("input", input);
-  check.same_dtype(output, input);
+  check.pair(output, input);
   check.parts("input", input, "output", output, size_);
   check.apart_or_own_part(input, output, rank_);
   if (size_ == 1) {
@@ -138,9 +138,7 @@ Work Communicator::reduce_scatter(Context& context, const Tensor& output, const 
 
 Work Communicator::all_gather(Context& context, const Tensor& output, const Tensor& input) {
   const Checker check(name_, "all_gather");
-  check.dense("output", output);
-  check.dense("input", input);
-  check.same_dtype(output, input);
+  check.pair(output, input);
   check.parts("output", output, "input", input, size_);
   check.apart_or_own_part(output, input, rank_);
   if (size_ == 1) {
@@ -172,9 +170,7 @@ Work Communicator::all_to_all(Context& context, const Tensor& output,
                               std::span<const std::int64_t> from, const Tensor& input,
                               std::span<const std::int64_t> to) {
   const Checker check(name_, "all_to_all");
-  check.dense("output", output);
-  check.dense("input", input);
-  check.same_dtype(output, input);
+  check.pair(output, input);
   check.counts("from", from, size_, output);
   check.counts("to", to, size_, input);
   if (size_ == 1) {

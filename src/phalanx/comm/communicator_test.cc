@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/meta/meta_communicator.h"
@@ -29,12 +30,7 @@ class MetaCommunicatorTest : public testing::Test {
 
   template <typename Call>
   static void expect_check(const Call& call, const std::string& text) {
-    try {
-      call();
-      ADD_FAILURE() << "no check for: " << text;
-    } catch (const InternalError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(text));
-    }
+    EXPECT_THAT(error_of<InternalError>([&] { call(); }), HasSubstr(text));
   }
 
  private:

@@ -14,10 +14,7 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
-using testing::write_text;
 
 // A dataset of one-byte ids with these lengths, one sequence a document, whose .bin is a hole.
 void write_sparse_dataset(const std::string& prefix, const std::vector<std::int32_t>& lengths) {
@@ -105,7 +102,7 @@ TEST(DatasetsIn, ListsPairsByName) {
   for (const char* name : {"b", "a", "a-c", "a.1"}) {
     testing::write_counting_dataset(directory / name, {3});
   }
-  write_text(directory / "notes.txt", "x");
+  put_file(directory / "notes.txt", "x");
   const auto found = datasets_in(directory / "");
   EXPECT_THAT(found,
               ElementsAre(directory / "a", directory / "a-c", directory / "a.1", directory / "b"));
@@ -126,12 +123,12 @@ TEST(CheckLayout, SequencesLieOneBehindAnother) {
   const std::size_t third = kIndexHeaderBytes + 3 * 4 + 2 * 8;
   ASSERT_EQ(idx[third], 12);
   idx[third] = 8;
-  write_text(directory / "d.idx", idx);
+  put_file(directory / "d.idx", idx);
   EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { check_layout(IndexedDataset(directory / "d")); }),
               HasSubstr("sequence 2 begins at byte 8"));
   idx[third] = 12;
-  write_text(directory / "d.idx", idx);
-  write_text(directory / "d.bin", read_file(directory / "d.bin") + "x");
+  put_file(directory / "d.idx", idx);
+  put_file(directory / "d.bin", read_file(directory / "d.bin") + "x");
   EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { check_layout(IndexedDataset(directory / "d")); }),
               HasSubstr("ends at byte 28, the file at byte 29"));
 }
@@ -144,7 +141,7 @@ TEST(MergeDatasets, SequencesMayLieAnywhere) {
   const std::size_t offsets = kIndexHeaderBytes + 2 * 4;
   idx[offsets] = 4;
   idx[offsets + 8] = 0;
-  write_text(directory / "d.idx", idx);
+  put_file(directory / "d.idx", idx);
   merge_datasets(std::vector<std::string>{directory / "d"}, directory / "m");
   const IndexedDataset merged(directory / "m");
   std::vector<std::int32_t> ids(2);

@@ -16,16 +16,13 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::TemporaryDirectory;
-using testing::write_text;
 
 class CorpusWorkTest : public ::testing::Test {
  protected:
   void add_input(const std::string& name, std::string_view text) {
-    write_text(directory_ / name, text);
+    put_file(directory_ / name, text);
     options_.inputs.emplace_back(directory_ / name);
   }
   // Sorted: with several threads they come in any order.

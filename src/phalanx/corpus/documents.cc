@@ -113,4 +113,13 @@ bool cuts_alike_everywhere(std::string_view separator) {
   return true;
 }
 
+void check_line_ends(const CorpusHead& head, const CorpusRules& rules, const std::string& name) {
+  if (!head.ends_lines_by_return) return;
+  if (rules.format != CorpusFormat::kJsonLines && !rules.split_on_blank_lines) return;
+  throw DataError(
+      "{}: its lines end with carriage returns alone (\\r), as on old Macintoshes: make line feeds "
+      "of them, as with tr '\\r' '\\n'",
+      name);
+}
+
 }  // namespace phalanx

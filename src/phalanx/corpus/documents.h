@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace phalanx {
+#include "phalanx/corpus/text_format.h"
 
-enum class CorpusFormat { kText, kJsonLines };
+namespace phalanx {
 
 // What a document is. JSON lines: each line. Plain text: each file, unless the text is cut at blank
 // lines or at every occurrence of a separator.
@@ -46,5 +46,8 @@ std::size_t settled_size(std::string_view text, const CorpusRules& rules);
 // Whether text can be cut at an occurrence of the separator without knowing the text before it.
 // With "aa" it cannot: in "aaa" only the first two letters are a separator.
 bool cuts_alike_everywhere(std::string_view separator);
+
+// DataError if documents are cut at line ends, and the text has only carriage returns as line ends.
+void check_line_ends(const CorpusHead& head, const CorpusRules& rules, const std::string& name);
 
 }  // namespace phalanx

@@ -16,11 +16,8 @@ namespace phalanx {
 namespace {
 
 using ::testing::AllOf;
-using testing::error_of;
 using testing::gzip_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
-using testing::write_text;
 using testing::zstd_of;
 
 std::string read_all(CorpusInput& input, std::size_t piece = 7001) {
@@ -44,7 +41,7 @@ const std::string& long_text() {
 class CorpusInputTest : public ::testing::Test {
  protected:
   std::string add(std::string_view bytes) {
-    write_text(directory_ / "file", bytes);
+    put_file(directory_ / "file", bytes);
     return directory_ / "file";
   }
   std::string text_of(std::string_view bytes) {

@@ -11,9 +11,6 @@
 namespace phalanx {
 namespace {
 
-using testing::TemporaryDirectory;
-using testing::write_text;
-
 std::vector<std::string> documents_of(const std::vector<CorpusSegment>& segments) {
   std::vector<std::string> documents;
   CorpusReader reader(segments, {.batch_bytes = 5}, nullptr);
@@ -42,7 +39,7 @@ TEST(PartitionSegments, DocumentsAreTheSame) {
       std::string text;
       for (auto n = random() % 40; n > 0; --n) text += pieces[random() % pieces.size()];
       const auto path = directory / std::to_string(f);
-      write_text(path, random() % 4 == 0 ? testing::gzip_of(text) : text);
+      put_file(path, random() % 4 == 0 ? testing::gzip_of(text) : text);
       files.push_back({.path = path, .rules = rules});
     }
     const auto expected = documents_of(files);
@@ -63,7 +60,7 @@ TEST(PartitionSegments, PartsAreAboutEqual) {
   const TemporaryDirectory directory;
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += "0123456789abcde\n";
-  write_text(directory / "a", lines);
+  put_file(directory / "a", lines);
   const std::vector<CorpusSegment> files{
       {.path = directory / "a", .rules = {CorpusFormat::kJsonLines, false, ""}}};
   const auto partitions = partition_segments(files, 4);
@@ -77,7 +74,7 @@ TEST(PartitionSegments, PartsAreAboutEqual) {
 
 TEST(PartitionRecord, IsForTheSameWorkAlone) {
   const TemporaryDirectory directory;
-  write_text(directory / "in", "text");
+  put_file(directory / "in", "text");
   testing::write_counting_dataset(directory / "d", {3, 4});
   const std::vector<CorpusSegment> segments{{.path = directory / "in"}};
   const std::vector<std::string> data{directory / "d"};
@@ -97,12 +94,12 @@ TEST(PartitionRecord, IsForTheSameWorkAlone) {
   EXPECT_FALSE(record("s", segments).read(std::vector<std::string>{directory / "gone"}));
   // What was read is not what is there.
   const auto before = record("s", segments);
-  write_text(directory / "in", "texts");
+  put_file(directory / "in", "texts");
   EXPECT_FALSE(record("s", segments).read(data));
-  testing::error_of(ErrorCode::kBadData, [&] { before.write({}); });
+  error_of(ErrorCode::kBadData, [&] { before.write({}); });
   // Anything may stand in the file.
   for (const char* damaged : {"", "{", "[]", "{\"work\": 7}", "{\"work\": \"\"}"}) {
-    write_text(directory / "r.json", damaged);
+    put_file(directory / "r.json", damaged);
     EXPECT_FALSE(record("s", segments).read(data));
   }
 }
@@ -115,7 +112,7 @@ TEST(RemovePartitions, TakesNothingElse) {
         "out_text_document.partition-0002-of-0009.idx", "out_text_document.bin",
         "out_text_document.partition-1-of-x.bin", "out_body_document.partition-0001-of-0002.bin",
         "out.partition-0001-of-0002.txt"}) {
-    write_text(directory / name, "x");
+    put_file(directory / name, "x");
   }
   remove_partitions(directory / "out", outputs);
   std::vector<std::string> left;

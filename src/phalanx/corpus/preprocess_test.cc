@@ -17,11 +17,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::TemporaryDirectory;
-using testing::write_text;
 
 // One id a byte.
 std::vector<std::int32_t> encode_bytes(std::string_view text) {
@@ -55,7 +52,7 @@ class PreprocessTest : public ::testing::Test {
     options_.vocabulary_size = 257;
   }
   void add_input(const std::string& name, std::string_view text) {
-    write_text(directory_ / name, text);
+    put_file(directory_ / name, text);
     options_.inputs.emplace_back(directory_ / name);
   }
   PreprocessResult run() const { return preprocess(options_, encode_bytes); }

@@ -206,13 +206,4 @@ CorpusFormat format_of_corpus(const std::string& path, const CorpusHead& head) {
       name);
 }
 
-void check_line_ends(const CorpusHead& head, const CorpusRules& rules, const std::string& name) {
-  if (!head.ends_lines_by_return) return;
-  if (rules.format != CorpusFormat::kJsonLines && !rules.split_on_blank_lines) return;
-  throw DataError(
-      "{}: its lines end with carriage returns alone (\\r), as on old Macintoshes: make line feeds "
-      "of them, as with tr '\\r' '\\n'",
-      name);
-}
-
 }  // namespace phalanx

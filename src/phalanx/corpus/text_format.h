@@ -1,15 +1,15 @@
 #pragma once
-// Recognises the format of a corpus file by its first bytes, and by its name if these leave it
-// open. If name and content contradict each other, that is an error.
+// The formats of corpus files. A file's format is recognised by its first bytes, and by its name if
+// these leave it open. If name and content contradict each other, that is an error.
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "phalanx/corpus/documents.h"
-
 namespace phalanx {
+
+enum class CorpusFormat { kText, kJsonLines };
 
 // How much of a text is looked at.
 inline constexpr std::size_t kCorpusHeadBytes = std::size_t{1} << 16;
@@ -42,8 +42,5 @@ std::optional<CorpusFormat> format_of_corpus_name(const std::string& path);
 // The format of a file. ConfigError that names --format if name and content disagree or leave it
 // open; DataError for JSON that is not JSON lines. `path` is as for CorpusInput.
 CorpusFormat format_of_corpus(const std::string& path, const CorpusHead& head);
-
-// DataError if documents are cut at line ends, and the text has only carriage returns as line ends.
-void check_line_ends(const CorpusHead& head, const CorpusRules& rules, const std::string& name);
 
 }  // namespace phalanx

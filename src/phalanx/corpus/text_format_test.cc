@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/corpus/documents.h"
 #include "phalanx/data/test_files.h"
 
 namespace phalanx {
 namespace {
 
 using ::testing::AllOf;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -121,17 +121,6 @@ void BertDataset::sample(std::int64_t i, BertSample& sample) const {
   }
 }
 
-BertColumns::BertColumns(HostBatch& batch)
-    : tokens(batch.column<std::int32_t>("tokens")),
-      position_ids(batch.column<std::int32_t>("position_ids")),
-      types(batch.column<std::int32_t>("types")),
-      labels(batch.column<std::int32_t>("labels")),
-      loss_mask(batch.column<float>("loss_mask")),
-      sample(batch.column<std::int64_t>("sample")),
-      position(batch.column<std::int32_t>("position")),
-      document(batch.column<std::int32_t>("document")),
-      is_random(batch.column<std::int32_t>("is_random")) {}
-
 BertSamples::BertSamples(std::shared_ptr<const BertDataset> dataset)
     : dataset_(std::move(dataset)), schema_(bert_batch_schema(dataset_->sequence_length())) {}
 

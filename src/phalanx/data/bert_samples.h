@@ -63,21 +63,6 @@ class BertDataset {
   bool binary_head_;
 };
 
-// The columns of a batch, which are found by these names; all [s, b] but the last, [b].
-struct BertColumns {
-  explicit BertColumns(HostBatch& batch);
-
-  std::span<std::int32_t> tokens;
-  std::span<std::int32_t> position_ids;
-  std::span<std::int32_t> types;
-  std::span<std::int32_t> labels;
-  std::span<float> loss_mask;
-  std::span<std::int64_t> sample;  // number in the consumed stream
-  std::span<std::int32_t> position;
-  std::span<std::int32_t> document;
-  std::span<std::int32_t> is_random;  // -1: counts for nothing (PaddedSource)
-};
-
 // Losses: "lm loss", of the masked tokens, and, with the binary head, "sop loss", of the sample.
 class BertSamples final : public SampleSource {
  public:

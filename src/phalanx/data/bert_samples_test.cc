@@ -15,34 +15,16 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Ids = std::vector<std::int32_t>;
 
-class BertSamplesTest : public ::testing::Test {
+class BertSamplesTest : public testing::ToySamplesTest<BertDataset, BertSample, BertOptions> {
  protected:
-  BertSamplesTest() { testing::write_sentences(prefix_, testing::kToyLengths); }
-
-  // 20 samples of the whole corpus.
-  std::shared_ptr<const BertDataset> dataset(const BertOptions& options) const {
-    auto file = std::make_shared<const IndexedDataset>(prefix_);
-    const IndexRange all{0, file->documents()};
-    return std::make_shared<const BertDataset>(std::move(file), all, 20, options);
-  }
   static BertOptions options(double mask_prob) {
     return {.common = {.vocabulary = testing::toy_vocabulary(),
                        .sequence_length = 24,
                        .mask_prob = mask_prob}};
   }
-  static BertSample sample(const BertDataset& data, std::int64_t i) {
-    BertSample sample;
-    data.sample(i, sample);
-    return sample;
-  }
-
-  TemporaryDirectory directory_;
-  std::string prefix_ = directory_ / "toy";
 };
 
 void expect_equal(const BertSample& a, const BertSample& b) {
@@ -187,24 +169,24 @@ TEST_F(BertSamplesTest, ColumnsOfABatch) {
     EXPECT_THAT(counts, ElementsAre(place == 0 ? 6 : 6, 1));
     batch.put(place, 100 + place, columns_of_one);
   }
-  const BertColumns columns(batch);
+  const auto column = [&](const char* name) { return batch.column<std::int32_t>(name); };
   const BertSample first = sample(source.dataset(), 0);
   const BertSample second = sample(source.dataset(), 1);
   for (std::size_t row = 0; row < 24; ++row) {
     const std::size_t at = 2 * row;
-    EXPECT_EQ(columns.tokens[at], first.text[row]);
-    EXPECT_EQ(columns.tokens[at + 1], second.text[row]);
-    EXPECT_EQ(columns.types[at + 1], second.types[row]);
-    EXPECT_EQ(columns.labels[at + 1], second.labels[row]);
-    EXPECT_EQ(columns.loss_mask[at + 1], static_cast<float>(second.loss_mask[row]));
-    EXPECT_EQ(columns.document[at], 0);
-    EXPECT_EQ(columns.document[at + 1], row < 22 ? 0 : -1);
-    EXPECT_EQ(columns.position[at + 1], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.position_ids[at + 1], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.sample[at], 100);
-    EXPECT_EQ(columns.sample[at + 1], 101);
+    EXPECT_EQ(column("tokens")[at], first.text[row]);
+    EXPECT_EQ(column("tokens")[at + 1], second.text[row]);
+    EXPECT_EQ(column("types")[at + 1], second.types[row]);
+    EXPECT_EQ(column("labels")[at + 1], second.labels[row]);
+    EXPECT_EQ(batch.column<float>("loss_mask")[at + 1], static_cast<float>(second.loss_mask[row]));
+    EXPECT_EQ(column("document")[at], 0);
+    EXPECT_EQ(column("document")[at + 1], row < 22 ? 0 : -1);
+    EXPECT_EQ(column("position")[at + 1], static_cast<std::int32_t>(row));
+    EXPECT_EQ(column("position_ids")[at + 1], static_cast<std::int32_t>(row));
+    EXPECT_EQ(batch.column<std::int64_t>("sample")[at], 100);
+    EXPECT_EQ(batch.column<std::int64_t>("sample")[at + 1], 101);
   }
-  EXPECT_THAT(columns.is_random, ElementsAre(0, 0));
+  EXPECT_THAT(column("is_random"), ElementsAre(0, 0));
 }
 
 TEST_F(BertSamplesTest, SentencesAreExchangedHalfOfTheTime) {

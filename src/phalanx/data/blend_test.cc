@@ -14,7 +14,6 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 
 std::vector<std::int64_t> datasets_of(const BlendIndex& index) {

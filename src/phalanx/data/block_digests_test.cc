@@ -23,7 +23,7 @@ class BlockDigestsTest : public ::testing::Test {
   // Zeros but for a byte here and there: a sparse file of 40 MiB has three blocks.
   std::string file(std::int64_t bytes = 40 * kMiB) {
     const std::string path = directory_ / "d.bin";
-    testing::write_text(path, "begin");
+    put_file(path, "begin");
     fs::resize_file(path, static_cast<std::uintmax_t>(bytes));
     return path;
   }
@@ -35,7 +35,7 @@ class BlockDigestsTest : public ::testing::Test {
   std::int64_t cached_files() const {
     return std::distance(fs::directory_iterator(directory_ / "cache"), {});
   }
-  testing::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(BlockDigestsTest, BlocksAreThoseOfTheFile) {

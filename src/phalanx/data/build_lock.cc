@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -23,15 +21,6 @@ constexpr std::size_t kLongestText = 256;
 constexpr int kAttempts = 100;  // others may remove the file between two of our calls
 
 fs::path lock_path(const fs::path& path) { return path.string() + ".lock"; }
-
-int open_lock_file(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    throw OutputError("{}: cannot open the lock file: {}", path.string(),
-                      errno == ELOOP ? "it is a link; remove it" : std::strerror(errno));
-  }
-  return descriptor;
-}
 
 // Whether the path still leads to this file: its previous holder may have removed it.
 bool is_in_place(const fs::path& path, int descriptor) {

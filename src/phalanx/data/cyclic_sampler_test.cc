@@ -13,7 +13,6 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 
 SamplerOptions options(std::int64_t total, std::int64_t consumed, std::int64_t batch,

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/data/blend.h"
 
 namespace phalanx {
@@ -21,10 +21,7 @@ constexpr std::int64_t kLongestList = std::int64_t{64} << 20;
 // Reads numbers as Python's float() does, in the forms that people use.
 std::optional<double> number_of(std::string_view word) {
   if (word.starts_with('+')) word.remove_prefix(1);
-  double value = 0.0;
-  const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (status != std::errc() || stop != word.data() + word.size()) return std::nullopt;
-  return value;
+  return parse_number<double>(word);
 }
 
 std::vector<std::string> words_in(std::string_view text) {

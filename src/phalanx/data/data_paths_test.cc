@@ -10,11 +10,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::TemporaryDirectory;
-using testing::write_text;
 
 using Words = std::vector<std::string>;
 
@@ -52,11 +49,11 @@ TEST(DataPaths, FaultsNameTheWord) {
 TEST(DataPaths, AFileOfWords) {
   const TemporaryDirectory directory;
   const std::string path = directory / "blend";
-  write_text(path, "  0.3 a\n\t0.7\r\nb \n");
+  put_file(path, "  0.3 a\n\t0.7\r\nb \n");
   const DataBlend blend = read_data_blend(path, "--data-args-path");
   EXPECT_THAT(blend.prefixes, ElementsAre("a", "b"));
   EXPECT_THAT(blend.weights, ElementsAre(0.3, 0.7));
-  write_text(path, " \n");
+  put_file(path, " \n");
   EXPECT_THAT(
       error_of(ErrorCode::kConfiguration, [&] { read_data_blend(path, "--data-args-path"); }),
       HasSubstr("--data-args-path " + path));
@@ -69,7 +66,7 @@ TEST(DataPaths, AFileOfSplits) {
   const TemporaryDirectory directory;
   const std::string path = directory / "splits.json";
   const auto read = [&](std::string_view text) {
-    write_text(path, text);
+    put_file(path, text);
     return read_split_blends(path, "--per-split-data-args-path");
   };
   const SplitBlends blends =

@@ -15,15 +15,6 @@ void check_gpt_options(const GptBatchOptions& options) {
   }
 }
 
-GptColumns::GptColumns(HostBatch& batch)
-    : tokens(batch.column<std::int32_t>("tokens")),
-      labels(batch.column<std::int32_t>("labels")),
-      loss_mask(batch.column<float>("loss_mask")),
-      position_ids(batch.column<std::int32_t>("position_ids")),
-      sample(batch.column<std::int64_t>("sample")),
-      position(batch.column<std::int32_t>("position")),
-      document(batch.column<std::int32_t>("document")) {}
-
 double fill_gpt_sample(std::span<const std::int32_t> tokens, std::int64_t real,
                        const GptBatchOptions& options, const BatchSchema& schema, Sample& sample) {
   PHALANX_CHECK(tokens.size() > 1, "a sample of {} tokens", tokens.size());

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "phalanx/base/batch_schema.h"
-#include "phalanx/data/host_batch.h"
 #include "phalanx/data/sample_source.h"
 
 namespace phalanx {
@@ -19,21 +18,6 @@ struct GptBatchOptions {
   bool reset_position_ids = false;
   // Rows cannot see rows of other documents; end-of-document belongs to the document before it.
   bool reset_attention_mask = false;
-};
-
-// The columns of a GPT's batch, which are found by these names; all [s, b].
-struct GptColumns {
-  explicit GptColumns(HostBatch& batch);
-
-  std::span<std::int32_t> tokens;
-  std::span<std::int32_t> labels;
-  std::span<float> loss_mask;            // 1, or 0 for padding and masked end-of-document
-  std::span<std::int32_t> position_ids;  // what the position embedding reads
-  // Row coordinates: attention masks and dropout are functions of them.
-  std::span<std::int64_t> sample;    // number in the consumed stream
-  std::span<std::int32_t> position;  // place in the sequence, 0 to s - 1
-  // Number within the sequence; all 0 without reset_attention_mask.
-  std::span<std::int32_t> document;
 };
 
 // The sample of the sequence `tokens`: s inputs, and behind the last its label. Where only the

@@ -15,10 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using testing::kGoldenLengths;
-using testing::TemporaryDirectory;
 
 class GptDatasetTest : public ::testing::Test {
  protected:

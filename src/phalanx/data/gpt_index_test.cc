@@ -18,7 +18,6 @@ void PrintTo(const SampleStart& start, std::ostream* out) {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::kGoldenLengths;

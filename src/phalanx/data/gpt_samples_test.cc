@@ -13,9 +13,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 
 constexpr std::int32_t kEod = 9;
 
@@ -30,8 +28,8 @@ class GptSamplesTest : public ::testing::Test {
                       options);
   }
   // The columns of these samples; how many tokens count is what the mask says.
-  GptColumns batch(const GptDataset& data, const std::vector<std::int64_t>& indices,
-                   const GptBatchOptions& options) {
+  testing::GptColumns batch(const GptDataset& data, const std::vector<std::int64_t>& indices,
+                            const GptBatchOptions& options) {
     const GptSamples source(std::make_shared<const GptDataset>(data), options,
                             testing::gpt_schema(data.sequence_length()));
     Sample sample(source.schema());
@@ -43,7 +41,7 @@ class GptSamplesTest : public ::testing::Test {
       batch_.put(static_cast<std::int64_t>(i), 100 + indices[i], sample);
       unmasked += count;
     }
-    GptColumns columns(batch_);
+    testing::GptColumns columns(batch_);
     EXPECT_EQ(unmasked, std::reduce(columns.loss_mask.begin(), columns.loss_mask.end(), 0.0));
     return columns;
   }
@@ -54,7 +52,7 @@ class GptSamplesTest : public ::testing::Test {
 TEST_F(GptSamplesTest, RowsAreSequenceMajor) {
   const auto data = dataset({10, 11, 12, 13, 14, 15, 16},
                             {.sequence_length = 3, .order = DataOrder::kSequential});
-  const GptColumns columns = batch(data, {1, 0}, {});
+  const testing::GptColumns columns = batch(data, {1, 0}, {});
   EXPECT_THAT(columns.tokens, ElementsAre(13, 10, 14, 11, 15, 12));
   EXPECT_THAT(columns.labels, ElementsAre(14, 11, 15, 12, 16, 13));
   EXPECT_THAT(columns.loss_mask, ElementsAre(1, 1, 1, 1, 1, 1));
@@ -67,7 +65,7 @@ TEST_F(GptSamplesTest, RowsAreSequenceMajor) {
 TEST_F(GptSamplesTest, EndOfDocumentOptions) {
   const auto data = dataset({1, kEod, 2, 3, kEod, kEod, 4, 5},
                             {.sequence_length = 7, .order = DataOrder::kSequential});
-  GptColumns columns = batch(data, {0}, {.eod = kEod});
+  testing::GptColumns columns = batch(data, {0}, {.eod = kEod});
   EXPECT_THAT(columns.loss_mask, Each(1));
   EXPECT_THAT(columns.position_ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
   EXPECT_THAT(columns.document, Each(0));
@@ -93,7 +91,7 @@ TEST_F(GptSamplesTest, PaddingCarriesNoLoss) {
 
                                                  .keep_partial_tail = true,
                                                  .order = DataOrder::kSequential});
-  const GptColumns columns =
+  const testing::GptColumns columns =
       batch(data, {1}, {.eod = 0, .reset_position_ids = true, .reset_attention_mask = true});
   EXPECT_THAT(columns.tokens, ElementsAre(0, 6, 0, 0));
   EXPECT_THAT(columns.labels, ElementsAre(6, 0, 0, 0));

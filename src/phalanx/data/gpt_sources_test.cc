@@ -14,9 +14,7 @@
 namespace phalanx {
 namespace {
 
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t kLength = 4;

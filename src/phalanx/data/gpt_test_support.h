@@ -1,9 +1,11 @@
 #pragma once
-// For the tests of a GPT's samples: the schema of their columns.
+// For the tests of a GPT's samples: their columns.
 
 #include <cstdint>
+#include <span>
 
 #include "phalanx/base/batch_schema.h"
+#include "phalanx/data/host_batch.h"
 
 namespace phalanx::testing {
 
@@ -17,5 +19,23 @@ inline BatchSchema gpt_schema(std::int64_t sequence) {
                       {.name = "position", .dtype = DType::kI32, .extents = extents},
                       {.name = "document", .dtype = DType::kI32, .extents = extents}});
 }
+
+// The columns of a GPT's batch; all [s, b].
+struct GptColumns {
+  explicit GptColumns(HostBatch& batch)
+      : tokens(batch.column<std::int32_t>("tokens")),
+        labels(batch.column<std::int32_t>("labels")),
+        loss_mask(batch.column<float>("loss_mask")),
+        position_ids(batch.column<std::int32_t>("position_ids")),
+        sample(batch.column<std::int64_t>("sample")),
+        position(batch.column<std::int32_t>("position")),
+        document(batch.column<std::int32_t>("document")) {}
+
+  std::span<std::int32_t> tokens, labels;
+  std::span<float> loss_mask;
+  std::span<std::int32_t> position_ids;
+  std::span<std::int64_t> sample;
+  std::span<std::int32_t> position, document;
+};
 
 }  // namespace phalanx::testing

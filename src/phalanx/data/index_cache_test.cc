@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -61,7 +60,7 @@ class IndexCacheTest : public ::testing::Test {
   }
   std::string file() const { return cache_.path_of(request()).string(); }
 
-  testing::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   const IndexCache cache_{directory_ / "cache"};
   int builds_ = 0;
 };
@@ -122,7 +121,7 @@ TEST_F(IndexCacheTest, EveryBitThatFlipsIsFoundAndMadeAnew) {
            [&] { IndexCache::parse(std::as_bytes(std::span(longer)), request(), "it"); });
   longer = whole;
   longer[500] = static_cast<char>(longer[500] + 1);
-  testing::write_text(file(), longer);
+  put_file(file(), longer);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(text_of(get()), good);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -173,7 +172,7 @@ TEST_F(IndexCacheTest, ADiskThatFailsLeavesItInMemory) {
 }
 
 TEST_F(IndexCacheTest, ADirectoryThatCannotBeMadeIsOneWarning) {
-  testing::write_text(directory_ / "cache", "a file");
+  put_file(directory_ / "cache", "a file");
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(get().file, "");
   get();

@@ -13,10 +13,7 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
-using testing::write_text;
 
 // Three sequences of 2, 3 and 1 tokens of u16; documents {0, 1}, {} and {2}.
 std::string small_index() {
@@ -41,8 +38,8 @@ constexpr std::size_t kBoundariesAt = 34 + 12 + 24;
 class MalformedDataset : public ::testing::Test {
  protected:
   void write(const std::string& idx, const std::string& bin = kSmallBin) const {
-    write_text(prefix() + ".idx", idx);
-    write_text(prefix() + ".bin", bin);
+    put_file(prefix() + ".idx", idx);
+    put_file(prefix() + ".bin", bin);
   }
   std::string prefix() const { return directory_ / "d"; }
   // The message about the small index with one value in place of another.
@@ -152,15 +149,15 @@ TEST_F(MalformedDataset, Boundaries) {
 TEST_F(MalformedDataset, MissingFiles) {
   const auto open = [&] { IndexedDataset{prefix()}; };
   EXPECT_THAT(error_of(ErrorCode::kInputMissing, open), HasSubstr("d.idx: no such file"));
-  write_text(prefix() + ".idx", small_index());
+  put_file(prefix() + ".idx", small_index());
   EXPECT_THAT(error_of(ErrorCode::kInputMissing, open), HasSubstr("d.bin: no such file"));
 }
 
 TEST_F(MalformedDataset, WhatIsMeantIsToldWhereFilesAreMissing) {
   EXPECT_THAT(missing_dataset(prefix()), HasSubstr("(a data path is what PREFIX.bin and"));
-  write_text(prefix(), "a text\n");
+  put_file(prefix(), "a text\n");
   EXPECT_THAT(missing_dataset(prefix()), HasSubstr("d is a file: phalanx preprocess-data makes"));
-  for (const char* part : {".idx", ".bin"}) write_text(prefix() + "_text_document" + part, "");
+  for (const char* part : {".idx", ".bin"}) put_file(prefix() + "_text_document" + part, "");
   EXPECT_THAT(missing_dataset(prefix()), HasSubstr("d_text_document is there"));
   EXPECT_THAT(missing_dataset(prefix() + "_text_document.bin"), HasSubstr("without .bin"));
   EXPECT_EQ(missing_dataset(prefix() + "_text_document"), "");
@@ -230,7 +227,7 @@ TEST(IndexedDataset, IdsBeyond32Bits) {
   const TemporaryDirectory directory;
   const auto prefix = directory / "d";
   testing::write_counting_dataset(prefix, {1}, TokenType::kI64);
-  write_text(prefix + ".bin", std::string("\0\0\0\0\1\0\0\0", 8));
+  put_file(prefix + ".bin", std::string("\0\0\0\0\1\0\0\0", 8));
   const IndexedDataset data(prefix);
   std::vector<std::int64_t> wide(1);
   data.get(0, 0, wide);
@@ -254,8 +251,8 @@ TEST(IndexedDataset, ReadingOutsideASequenceIsAProgrammersError) {
 TEST(DatasetInfo, Counts) {
   const TemporaryDirectory directory;
   const auto prefix = directory / "d";
-  write_text(prefix + ".idx", small_index());
-  write_text(prefix + ".bin", kSmallBin);
+  put_file(prefix + ".idx", small_index());
+  put_file(prefix + ".bin", kSmallBin);
   const IndexedDataset data(prefix);
   const auto info = dataset_info(data);
   EXPECT_EQ(info.sequences, 3);

@@ -9,9 +9,7 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAreArray;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 
 std::vector<int> bytes_of(const std::string& path) {
   const auto text = read_file(path);

@@ -18,7 +18,6 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kNone = -1;

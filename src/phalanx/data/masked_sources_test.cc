@@ -15,9 +15,7 @@
 namespace phalanx {
 namespace {
 
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Ids = std::vector<std::int32_t>;
 
 class MaskedSourcesTest : public ::testing::Test {

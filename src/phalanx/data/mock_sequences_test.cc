@@ -10,7 +10,6 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 
 // numpy.random.default_rng(0).bit_generator.random_raw()

@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
 
 // Those of the next microbatch in the data set.

@@ -14,9 +14,7 @@ namespace phalanx {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Ids = std::vector<std::int32_t>;
 
 class SentenceDatasetTest : public ::testing::Test {

@@ -16,9 +16,7 @@
 namespace phalanx {
 namespace {
 
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Spans = std::vector<SentenceSpan>;
 
 Spans spans_of(const SentenceMapping& mapping) {

@@ -7,8 +7,6 @@
 namespace phalanx {
 namespace {
 
-using testing::error_of;
-
 TEST(Split, CoversEverythingInOrder) {
   const Split split("949,50,1");
   EXPECT_EQ(split.range(SplitKind::kTrain, 1000), (IndexRange{0, 949}));

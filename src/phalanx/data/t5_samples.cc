@@ -143,20 +143,6 @@ void T5Dataset::check_fits(std::int64_t i, const MaskedSpans& masked) const {
   }
 }
 
-T5Columns::T5Columns(HostBatch& batch)
-    : tokens(batch.column<std::int32_t>("tokens")),
-      position_ids(batch.column<std::int32_t>("position_ids")),
-      sample(batch.column<std::int64_t>("sample")),
-      position(batch.column<std::int32_t>("position")),
-      document(batch.column<std::int32_t>("document")),
-      decoder_tokens(batch.column<std::int32_t>("decoder_tokens")),
-      decoder_position_ids(batch.column<std::int32_t>("decoder_position_ids")),
-      labels(batch.column<std::int32_t>("labels")),
-      loss_mask(batch.column<float>("loss_mask")),
-      decoder_sample(batch.column<std::int64_t>("decoder_sample")),
-      decoder_position(batch.column<std::int32_t>("decoder_position")),
-      decoder_document(batch.column<std::int32_t>("decoder_document")) {}
-
 T5Samples::T5Samples(std::shared_ptr<const T5Dataset> dataset)
     : dataset_(std::move(dataset)),
       schema_(t5_batch_schema(dataset_->sequence_length(), dataset_->decoder_sequence_length())) {}

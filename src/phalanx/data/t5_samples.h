@@ -68,24 +68,6 @@ class T5Dataset {
   std::uint32_t seed_;
 };
 
-// The columns of a batch, which are found by these names: [s_e, b] and [s_d, b].
-struct T5Columns {
-  explicit T5Columns(HostBatch& batch);
-
-  std::span<std::int32_t> tokens;
-  std::span<std::int32_t> position_ids;
-  std::span<std::int64_t> sample;  // number in the consumed stream
-  std::span<std::int32_t> position;
-  std::span<std::int32_t> document;
-  std::span<std::int32_t> decoder_tokens;
-  std::span<std::int32_t> decoder_position_ids;
-  std::span<std::int32_t> labels;
-  std::span<float> loss_mask;
-  std::span<std::int64_t> decoder_sample;
-  std::span<std::int32_t> decoder_position;
-  std::span<std::int32_t> decoder_document;
-};
-
 // One loss, "lm loss".
 class T5Samples final : public SampleSource {
  public:

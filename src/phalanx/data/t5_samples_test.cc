@@ -12,9 +12,7 @@
 namespace phalanx {
 namespace {
 
-using testing::error_of;
 using ::testing::HasSubstr;
-using testing::TemporaryDirectory;
 using Ids = std::vector<std::int32_t>;
 
 Ids padded(Ids ids, std::size_t size, std::int32_t padding) {
@@ -22,30 +20,14 @@ Ids padded(Ids ids, std::size_t size, std::int32_t padding) {
   return ids;
 }
 
-class T5SamplesTest : public ::testing::Test {
+class T5SamplesTest : public testing::ToySamplesTest<T5Dataset, T5Sample, T5Options> {
  protected:
-  T5SamplesTest() { testing::write_sentences(prefix_, testing::kToyLengths); }
-
-  // 20 samples of the whole corpus.
-  std::shared_ptr<const T5Dataset> dataset(const T5Options& options) const {
-    auto file = std::make_shared<const IndexedDataset>(prefix_);
-    const IndexRange all{0, file->documents()};
-    return std::make_shared<const T5Dataset>(std::move(file), all, 20, options);
-  }
   static T5Options options(std::int32_t sentinels = 8, std::int64_t decoder = 16) {
     return {.common = {.vocabulary = testing::toy_vocabulary(sentinels),
                        .sequence_length = 24,
                        .mask_prob = 0.3},
             .decoder_sequence_length = decoder};
   }
-  static T5Sample sample(const T5Dataset& data, std::int64_t i) {
-    T5Sample sample;
-    data.sample(i, sample);
-    return sample;
-  }
-
-  TemporaryDirectory directory_;
-  std::string prefix_ = directory_ / "toy";
 };
 
 // What Megatron-core makes of the same corpus.
@@ -143,29 +125,29 @@ TEST_F(T5SamplesTest, ColumnsOfABatch) {
     EXPECT_EQ(count, place == 0 ? 8 : 7);
     batch.put(place, 100 + place, columns_of_one);
   }
-  const T5Columns columns(batch);
+  const auto column = [&](const char* name) { return batch.column<std::int32_t>(name); };
   const T5Sample second = sample(source.dataset(), 1);
-  ASSERT_EQ(columns.tokens.size(), 48U);
-  ASSERT_EQ(columns.labels.size(), 32U);
+  ASSERT_EQ(column("tokens").size(), 48U);
+  ASSERT_EQ(column("labels").size(), 32U);
   for (std::size_t row = 0; row < 24; ++row) {
     const std::size_t at = 2 * row + 1;
-    EXPECT_EQ(columns.tokens[at], second.text_enc[row]);
-    EXPECT_EQ(columns.document[at], row < 10 ? 0 : -1);
-    EXPECT_EQ(columns.position[at], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.position_ids[at], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.sample[at], 101);
-    EXPECT_EQ(columns.sample[at - 1], 100);
+    EXPECT_EQ(column("tokens")[at], second.text_enc[row]);
+    EXPECT_EQ(column("document")[at], row < 10 ? 0 : -1);
+    EXPECT_EQ(column("position")[at], static_cast<std::int32_t>(row));
+    EXPECT_EQ(column("position_ids")[at], static_cast<std::int32_t>(row));
+    EXPECT_EQ(batch.column<std::int64_t>("sample")[at], 101);
+    EXPECT_EQ(batch.column<std::int64_t>("sample")[at - 1], 100);
   }
   for (std::size_t row = 0; row < 16; ++row) {
     const std::size_t at = 2 * row + 1;
-    EXPECT_EQ(columns.decoder_tokens[at], second.text_dec[row]);
-    EXPECT_EQ(columns.labels[at], second.labels[row]);
-    EXPECT_EQ(columns.loss_mask[at], static_cast<float>(second.loss_mask[row]));
-    EXPECT_EQ(columns.decoder_document[at], row < 7 ? 0 : -1);
-    EXPECT_EQ(columns.decoder_position[at], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.decoder_position_ids[at], static_cast<std::int32_t>(row));
-    EXPECT_EQ(columns.decoder_sample[at], 101);
-    EXPECT_EQ(columns.decoder_sample[at - 1], 100);
+    EXPECT_EQ(column("decoder_tokens")[at], second.text_dec[row]);
+    EXPECT_EQ(column("labels")[at], second.labels[row]);
+    EXPECT_EQ(batch.column<float>("loss_mask")[at], static_cast<float>(second.loss_mask[row]));
+    EXPECT_EQ(column("decoder_document")[at], row < 7 ? 0 : -1);
+    EXPECT_EQ(column("decoder_position")[at], static_cast<std::int32_t>(row));
+    EXPECT_EQ(column("decoder_position_ids")[at], static_cast<std::int32_t>(row));
+    EXPECT_EQ(batch.column<std::int64_t>("decoder_sample")[at], 101);
+    EXPECT_EQ(batch.column<std::int64_t>("decoder_sample")[at - 1], 100);
   }
 }
 

@@ -2,13 +2,19 @@
 // For the tests of masked samples: a corpus of seven small documents whose samples are known from
 // Megatron-core, and its vocabulary of 40 lines, every fourth of which goes on with a word.
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/data/masking.h"
+#include "phalanx/data/split.h"
+#include "phalanx/data/test_files.h"
 
 namespace phalanx::testing {
 
@@ -56,5 +62,27 @@ inline std::shared_ptr<MaskingVocabulary> toy_vocabulary(std::int32_t sentinels 
   for (std::int32_t k = 0; k < sentinels; ++k) vocabulary->sentinels.push_back(42 + k);
   return vocabulary;
 }
+
+// Samples of the corpus.
+template <typename Dataset, typename Sample, typename Options>
+class ToySamplesTest : public ::testing::Test {
+ protected:
+  ToySamplesTest() { write_sentences(prefix_, kToyLengths); }
+
+  // 20 samples of the whole corpus.
+  std::shared_ptr<const Dataset> dataset(const Options& options) const {
+    auto file = std::make_shared<const IndexedDataset>(prefix_);
+    const IndexRange all{0, file->documents()};
+    return std::make_shared<const Dataset>(std::move(file), all, 20, options);
+  }
+  static Sample sample(const Dataset& data, std::int64_t i) {
+    Sample sample;
+    data.sample(i, sample);
+    return sample;
+  }
+
+  TemporaryDirectory directory_;
+  std::string prefix_ = directory_ / "toy";
+};
 
 }  // namespace phalanx::testing

@@ -117,7 +117,7 @@ Communicator* DataParallel::group_of(const SharedSum& sum) const {
 void DataParallel::complete_shared(std::size_t shared) {
   const SharedSum& sum = gradients_->shared()[shared];
   if (sum.is_chain) return;
-  // This rank's roles become one sum before any sum over ranks.
+  // This rank's roles are summed before any sum over ranks.
   gradients_->join(*context_, sum, sum.runs.front());
   if (options_.overlap_grad_reduce) start_shared_sum(shared);
 }
@@ -148,35 +148,34 @@ void DataParallel::start_reduction(std::size_t bucket) {
 }
 
 std::vector<SavedTensor> DataParallel::lent_tensors(int chunk, const nn::PassOrder& order) const {
-  std::vector<SavedTensor> blocks;
-  if (!states().cuts_gradients() || order.forward_only) return blocks;
+  std::vector<SavedTensor> lent;
+  if (!states().cuts_gradients() || order.forward_only) return lent;
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   const int longer = options_.overlap_grad_reduce ? 1 : 0;
   for (const GradientHold& hold : holds_[static_cast<std::size_t>(chunk)]) {
     const int last = std::max(hold.last - longer, 0);
-    blocks.push_back(
-        {.name = "gradients",
-         .dtype = gradients_->dtype(),
-         .shape = {states().flat().regions[static_cast<std::size_t>(hold.group)].count},
-         .born = units.begin(units.backward_moment(hold.first)),
-         .last = units.end(units.backward_moment(last)),
-         .is_lent = true});
+    lent.push_back({.name = "gradients",
+                    .dtype = gradients_->dtype(),
+                    .shape = {states().flat().regions[static_cast<std::size_t>(hold.group)].count},
+                    .born = units.begin(units.backward_moment(hold.first)),
+                    .last = units.end(units.backward_moment(last)),
+                    .is_lent = true});
   }
-  return blocks;
+  return lent;
 }
 
 void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward,
-                         std::span<const Tensor> blocks) {
+                         std::span<const Tensor> lent) {
   if (!states().cuts_gradients() || forward) return;
   chunk_ = chunk;
   const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk)];
-  PHALANX_CHECK(blocks.size() == holds.size(), "{} blocks for the gradients of {} groups",
-                blocks.size(), holds.size());
+  PHALANX_CHECK(lent.size() == holds.size(), "{} tensors for the gradients of {} groups",
+                lent.size(), holds.size());
   gradients_->begin_update();
   uses_left_ = uses_;
   count_missing();
   started_.assign(started_.size(), false);
-  for (std::size_t i = 0; i < holds.size(); ++i) gradients_->place_group(holds[i].group, blocks[i]);
+  for (std::size_t i = 0; i < holds.size(); ++i) gradients_->place_group(holds[i].group, lent[i]);
 }
 
 void DataParallel::start_scatter(std::size_t bucket) {
@@ -188,7 +187,7 @@ void DataParallel::start_scatter(std::size_t bucket) {
   if (!states().is_sharded()) {
     scatter.sum = whole;
   } else {
-    // The first sum of an update is received where it stays, if that is memory.
+    // The first sum of an update is received directly in the shard, if that is in memory.
     if (!scatter.adds) scatter.sum = gradients_->own(bucket);
     scatter.is_in_place = scatter.sum.defined();
     if (!scatter.is_in_place) {
@@ -249,7 +248,7 @@ void DataParallel::finish_shared_sums() {
   const bool sums = std::ranges::any_of(shared, [](const SharedSum& s) { return s.holders > 1; });
   const TimerScope time(sums ? timers_ : nullptr, StepTimer::kEmbeddingGradients);
   for (std::size_t i = 0; i < shared.size(); ++i) start_shared_sum(i);
-  // All ranks go through them in one order, because each rank waits for those before it.
+  // All ranks take them in the same order, because each rank waits for the ranks before it.
   for (const SharedSum& sum : shared) {
     if (sum.is_chain) sum_along_holders(sum);
   }
@@ -359,7 +358,7 @@ void DataParallel::sum_over_replicas() {
 void DataParallel::gather() {
   if (!states().is_sharded()) return;
   const TimerScope time(timers_, StepTimer::kGatherParameters);
-  // In the order in which forward reads them: the last bucket holds the first parameters.
+  // Forward reads the last bucket first, because it holds the first parameters.
   for (std::size_t b = gathers_.size(); b-- > 0;) {
     const StateLayout::Bucket& at = states().buckets()[b];
     if (states().cuts_weights(at.group)) continue;

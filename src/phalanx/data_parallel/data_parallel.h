@@ -4,16 +4,15 @@
 // optimizer every rank receives the sum of its shard only and updates it; then the parameters are
 // gathered, each bucket before the first unit that reads it.
 //
-// If gradients are cut too (ZeRO stage 2), those of every microbatch are summed at once and added
-// to the shard. A unit's gradients are whole while its backward pass runs; with overlap they stay
-// until the next unit's pass is over.
+// If gradients are cut too (ZeRO stage 2), the gradients of every microbatch are summed at once and
+// added to the shard. A unit's gradients are whole only during its backward pass; with overlap,
+// also during the next unit's.
 //
 // If pipeline ranks share a parameter, its gradient is summed over them first, and the buckets with
 // it are summed last: each data-parallel rank adds what one rank with the whole model would add.
 //
-// At the end the gradients of parameters that act on a sequence-parallel stream are summed over the
-// tensor-parallel group, and the gradients of rows that some of its ranks have copies of are summed
-// over those ranks.
+// At the end, two more sums over the tensor-parallel group: gradients of parameters that act on a
+// sequence-parallel stream, and gradients of rows that several of its ranks hold.
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/gradient_store.h"
@@ -33,11 +32,11 @@ struct DataParallelOptions {
 struct ReductionGroups {
   // The ranks that share one copy of the states, if states are cut; else all data-parallel ranks.
   Communicator* data = nullptr;
-  // If there are several copies: the ranks that have the same part of each.
+  // The ranks that have the same part of each copy, if there are several copies.
   Communicator* replicas = nullptr;
   // By shared parameter of the model: its holders in their order.
   std::vector<Communicator*> shared = {};
-  // Neighbours in the tensor-parallel group that have the same boxes of some parameters.
+  // Ranks of the tensor-parallel group that hold the same boxes of some parameters.
   Communicator* box_holders = nullptr;
 };
 
@@ -61,17 +60,17 @@ class DataParallel final : public nn::PassStates {
   void finish_reduction();
   // After the update: starts to gather the other ranks' parts of the parameters.
   void gather();
-  // Waits for all of them.
+  // Waits for all gathers.
   void finish_gather();
 
-  // From now on waits for reductions and gathers count their time there; null: nowhere.
+  // Waits for reductions and gathers add to these timers from now on; null: none.
   void time_with(StepTimers* timers) { timers_ = timers; }
-  // From now on the observer is told of every move; null: nobody is.
+  // Tells the observer of every move from now on; null: none.
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
   void enter(int chunk, const nn::PassOrder& order, bool forward,
-             std::span<const Tensor> blocks) override;
+             std::span<const Tensor> lent) override;
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
   void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
              const nn::UnitTensors& tensors) override;
@@ -81,11 +80,11 @@ class DataParallel final : public nn::PassStates {
   void complete(ParamId id);
   void start_if_complete(std::size_t bucket);
   void start_reduction(std::size_t bucket);
-  // Counts what must be complete before the sum of each bucket over data-parallel ranks starts.
+  // Counts the gradients that are missing before each bucket's sum over data-parallel ranks.
   void count_missing();
-  // If gradients are cut: the sum of a bucket that is set in the shard, or added to it.
+  // If gradients are cut: starts the sum that sets, or is added to, the shard of a bucket.
   void start_scatter(std::size_t bucket);
-  // Waits for those that must be over when this unit of the chunk is.
+  // Waits for the sums that must end with this unit of the chunk.
   void finish_scatters(int unit);
   // The sum of one of gradients_->shared() over its holders.
   struct SharedState {
@@ -93,7 +92,7 @@ class DataParallel final : public nn::PassStates {
     Work work;
   };
   Communicator* group_of(const SharedSum& sum) const;
-  // All roles that this rank has of it are complete.
+  // All roles of this rank are complete.
   void complete_shared(std::size_t shared);
   void start_shared_sum(std::size_t shared);
   void finish_shared_sums();
@@ -101,12 +100,12 @@ class DataParallel final : public nn::PassStates {
   void finish_buckets();
   void sum_over_sequence();
   void sum_over_box_holders();
-  // The range of a parameter that neighbours have copies of.
+  // The range of a parameter that several tensor-parallel ranks hold.
   struct Common {
     ParamId id = 0;
     std::int64_t begin = 0, count = 0;  // within the parameter
   };
-  // If gradients are cut: copies this rank's parts of a common range into common_sum_, or back.
+  // If gradients are cut: copies this rank's parts of a common range to common_sum_ or back.
   void copy_common(const Common& common, bool in);
   void sum_over_replicas();
   void wait_for(std::size_t bucket);
@@ -129,37 +128,37 @@ class DataParallel final : public nn::PassStates {
   TensorRegion region_;
   DataParallelOptions options_;
   std::vector<int> shared_of_;  // by ParamId: index into the shared parameters of this rank, or -1
-  // This rank's segments of sequence-partial parameters, with their places in the buffer that is
-  // summed. The buffer has room for all such parameters, so that every rank sends the same message.
+  // This rank's segments of sequence-partial parameters and their offsets in the summed buffer. The
+  // buffer covers all such parameters, so every rank sends the same message.
   struct Coalesced {
     Segment segment;
     std::int64_t place;
   };
   std::vector<Coalesced> sequence_partial_;
   Tensor coalesced_;
-  // By parameter the whole range, so that every data-parallel rank sends the same message. If
-  // gradients are not cut, the range is summed in place; elements outside this rank's segments have
-  // no meaning before and after.
+  // By parameter: the whole common range, so every data-parallel rank sends the same message. If
+  // gradients are not cut, the range is summed in place; elements outside this rank's segments are
+  // undefined before and after.
   std::vector<Common> common_;
   Tensor common_sum_;  // if gradients are cut: room for one range
 
   Context* context_ = nullptr;
   int last_microbatch_ = -1;
   std::vector<int> uses_left_;  // by ParamId, in the last microbatch
-  // By bucket: how many of its parameters, and of their sums over holders, are not complete.
+  // By bucket: the number of its parameters, and of their sums over holders, that are incomplete.
   std::vector<int> missing_;
   std::vector<Work> reductions_;  // by bucket
   std::vector<bool> started_;
-  // If gradients are cut: a sum that is under way.
+  // If gradients are cut: a sum in progress.
   struct Scatter {
     std::size_t bucket = 0;
-    int until = 0;             // after this unit it is waited for
+    int until = 0;             // this unit's end waits for it
     bool adds = false;         // to the sum of earlier microbatches
     bool is_in_place = false;  // `sum` is its place in the shard
     Tensor sum;
     Work work;
   };
-  std::vector<bool> has_sum_;  // by bucket: of earlier microbatches of this update
+  std::vector<bool> has_sum_;  // by bucket: earlier microbatches of this update have a sum
   std::vector<Scatter> scatters_;
   int chunk_ = 0;
   StepTimers* timers_ = nullptr;

@@ -17,8 +17,8 @@ using nn::values_of;
 
 constexpr int kMicrobatches = 3;
 
-// The gradients of one step become ready as backward would make them, from the last parameter to
-// the first, with `after_each` behind each of the last microbatch's.
+// Gradients of one step become ready in backward order, from the last parameter to the first. Calls
+// `after_each` after each gradient of the last microbatch.
 void backward(DataParallel& data_parallel, const std::function<void(ParamId)>& after_each) {
   for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
     for (const ParamId id : {4, 3, 2, 1, 3, 0}) {
@@ -44,7 +44,7 @@ DataParallelOptions options_of(const Layout& layout) {
   return {.overlap_grad_reduce = layout.overlap, .overlap_param_gather = false};
 }
 
-// By parameter, put together from the ranks' shards; without shards all ranks must agree.
+// The gradients by parameter, joined from the ranks' shards; without shards all ranks must agree.
 std::vector<Values> reduced_gradients(const Layout& layout) {
   std::vector<std::vector<std::pair<Segment, Values>>> parts(
       static_cast<std::size_t>(layout.ranks));
@@ -80,10 +80,10 @@ std::vector<Values> reduced_gradients(const Layout& layout) {
   return whole;
 }
 
-TEST(DataParallelGradients, AreTheSameBitsUnderEveryLayout) {
+TEST(DataParallelGradients, HaveTheSameBitsUnderEveryLayout) {
   for (const int ranks : {2, 3, 4}) {
     const auto expected = reduced_gradients({.ranks = ranks});
-    // Plain sums over ranks.
+    // Compares with plain sums over ranks.
     for (ParamId id = 0; id < 5; ++id) {
       const Values& values = expected[static_cast<std::size_t>(id)];
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -103,8 +103,7 @@ TEST(DataParallelGradients, AreTheSameBitsUnderEveryLayout) {
   }
 }
 
-// A bucket's message starts behind the last gradient of the last microbatch that lies in it, no
-// sooner and no later.
+// A bucket's message starts exactly after the last gradient of the last microbatch in the bucket.
 TEST(DataParallelMessages, StartWhenABucketIsComplete) {
   for (const bool sharded : {false, true}) {
     for (const std::int64_t size : {0, 1, 20000}) {
@@ -174,7 +173,7 @@ TEST(DataParallelMessages, EvaluationSendsNone) {
   });
 }
 
-TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
+TEST(DataParallelGradients, OfOneRankAreUnchanged) {
   StoreRank rank(uneven_table(DType::kF32), {.bucket_size = 1});
   DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {}, {},
                              {.overlap_grad_reduce = true}, rank.memory);
@@ -190,7 +189,7 @@ TEST(DataParallelGradients, OfOneRankStayAsTheyAre) {
   EXPECT_TRUE(rank.recorder.messages().empty());
 }
 
-// The roles of a tied word table are one sum before the sum over ranks begins.
+// The roles of a tied word table are summed before the sum over ranks starts.
 TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
   for (const bool overlap : {false, true}) {
     run_local_ranks(2, {}, [&](Communicator& world) {
@@ -234,8 +233,8 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
   }
 }
 
-// Two tensor-parallel ranks in each of `data_size` data-parallel ones: a rank's ends of both
-// groups.
+// Two tensor-parallel ranks in each of `data_size` data-parallel ranks: a rank's communicators of
+// both groups.
 struct TwoTensorRanks {
   TwoTensorRanks(Communicator& world, int data_size, const std::string& tensor_name) {
     std::vector<std::vector<int>> tensor_groups, data_groups(2);
@@ -250,8 +249,8 @@ struct TwoTensorRanks {
   std::unique_ptr<Communicator> tensor, data;
 };
 
-// Gradients of what acts on the sequence-parallel stream are summed over all four, others over data
-// parallelism alone.
+// Gradients of parameters on the sequence-parallel stream are summed over all four ranks, others
+// only over data-parallel ranks.
 void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
   SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
                            bucket_size));
@@ -295,7 +294,7 @@ void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
     if (!sharded) {
       EXPECT_EQ(seen.size(), 5U);
     }
-    // One message for all of them, of the same size on every rank.
+    // All of them are in one message, of the same size on every rank.
     std::int64_t partial_bytes = 0;
     for (const ParamId id : {1, 2, 3}) partial_bytes += table[id].local_shape.count() * 8;
     std::vector<Message> over_sequence;
@@ -315,8 +314,8 @@ TEST(DataParallelGradients, OfTheStreamAreSummedOverTheSequence) {
   sum_over_sequence(2, true, 20000);
 }
 
-// The last rows of a matrix and of a vector are on both ranks of a tensor-parallel group: these are
-// summed over all, everything else over data parallelism alone.
+// Both ranks of a tensor-parallel group hold the last rows of a matrix and of a vector. These rows
+// are summed over all ranks, the others only over data-parallel ranks.
 void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size) {
   SCOPED_TRACE(fmt::format("{} data-parallel ranks, sharded {}, buckets of {}", data_size, sharded,
                            bucket_size));
@@ -361,7 +360,7 @@ void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size)
         ASSERT_NEAR(sums[i], expected, 1e-13) << segment.id << " " << place;
       }
     }
-    // Of the same size on every rank.
+    // The messages have the same size on every rank.
     std::vector<Message> over_holders;
     for (const Message& message : rank.recorder.messages()) {
       if (message.group == "kv") over_holders.push_back(message);
@@ -371,16 +370,16 @@ void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size)
   });
 }
 
-TEST(DataParallelGradients, OfRowsOfSeveralRanksAreSummedOverThese) {
+TEST(DataParallelGradients, OfSharedRowsAreSummedOverTheirHolders) {
   sum_over_box_holders(1, false, 0);
   sum_over_box_holders(2, false, 5000);
   sum_over_box_holders(2, true, 0);
-  // Shards begin and end amid the rows.
+  // Shards start and end within these rows.
   sum_over_box_holders(2, true, 1);
   sum_over_box_holders(3, true, 5000);
 }
 
-TEST(DataParallelGradients, OfRowsOfSeveralRanksNeedTheseRanks) {
+TEST(DataParallelGradients, OfSharedRowsNeedTheirHolders) {
   nn::ParamTable table;
   table.add(row_ranges_parameter("w", {6, 2}, DType::kF64, {},
                                  {{0, 2}, {.first = 4, .count = 2, .holders = 2}}, 2));

@@ -9,8 +9,8 @@
 namespace phalanx {
 namespace {
 
-// The first offset from `begin` on that lies in its block as `place` does.
-std::int64_t next_alike(std::int64_t begin, std::int64_t place) {
+// The first offset at or after `begin` with the same offset within its block as `place`.
+std::int64_t next_aligned(std::int64_t begin, std::int64_t place) {
   const std::int64_t distance = (place - begin) % ops::kSumBlock;
   return begin + (distance < 0 ? distance + ops::kSumBlock : distance);
 }
@@ -49,7 +49,7 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
     layout.regions[group].begin = layout.elements;
     for (const ParamId id : members[group]) {
       const auto i = static_cast<std::size_t>(id);
-      layout.offsets[i] = next_alike(layout.elements, places.offsets[i]);
+      layout.offsets[i] = next_aligned(layout.elements, places.offsets[i]);
       layout.elements =
           round_up(layout.offsets[i] + table[id].local_shape.count(), kParameterAlignment);
     }

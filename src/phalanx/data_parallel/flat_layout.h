@@ -1,17 +1,15 @@
 #pragma once
-// Where the parameters of a rank lie in its flat buffers, and how the buffers are cut over
-// data-parallel ranks. Parameters lie in reverse order of registration, which is about the order in
-// which their gradients become ready, each at a multiple of 64 elements. Buckets, and the shards of
-// a distributed optimizer, are plain ranges: they need not end where a parameter ends. Parameters
-// that are reduced and gathered together are a group. Each group has a region of its own, the last
-// group the first one, and no bucket lies in two regions, because groups become complete at
-// different times. By default a group is a chunk of a pipeline rank.
+// The positions of a rank's parameters in its flat buffers, and how data-parallel ranks share the
+// buffers. Parameters lie in reverse order of registration, about the order in which their
+// gradients become ready, each at a multiple of 64 elements. Buckets and shards are plain ranges
+// and need not end where a parameter ends. A group is the parameters that are reduced and gathered
+// together, by default those of a chunk. Each group has its own region, the last group first, and
+// no bucket spans two regions, because groups become complete at different times.
 //
 // All cuts are multiples of ops::kSumBlock elements, and a parameter has the same offset within its
-// block as in the layout of the whole model. So the sums of its blocks, and with them the gradient
-// norm, have the same bits under any cut and in any pipeline. This needs gaps of less than a block:
-// before the first parameter of a region, and before each parameter that does not follow its
-// predecessor in the whole model.
+// sum block as in the whole model's layout. So block sums, and the gradient norm, have the same
+// bits under any cut and pipeline. This needs gaps of less than a block before the first parameter
+// of a region, and before each parameter that does not follow its predecessor in the whole model.
 
 #include <cstdint>
 #include <vector>
@@ -31,9 +29,9 @@ struct FlatRange {
 // Which parameters are reduced and gathered together.
 struct ParamGroups {
   std::vector<int> of_parameter;  // by ParamId
-  std::vector<int> chunk;         // by group: whose parameters they are
-  // By group: whether its weights stay whole on every rank although others are cut, and its states
-  // in memory although others lie in files.
+  std::vector<int> chunk;         // by group
+  // By group: whether its weights stay whole on every rank and its states stay in memory, even if
+  // others are cut or lie in files.
   std::vector<bool> stays;
 
   int size() const { return static_cast<int>(chunk.size()); }
@@ -42,15 +40,15 @@ ParamGroups chunk_groups(const nn::ParamTable& table);
 
 struct FlatLayout {
   std::vector<std::int64_t> offsets;  // by ParamId
-  std::vector<FlatRange> regions;     // by group; consecutive, the last group's first
-  std::int64_t elements = 0;          // padding at the end included
+  std::vector<FlatRange> regions;     // by group; adjacent, the last group's first
+  std::int64_t elements = 0;          // with padding at the end
 
   // The group whose region has the element.
   int group_at(std::int64_t element) const;
 };
 
-// Regions begin at multiples of shards * ops::kSumBlock elements; with `shards` > 1 the end is
-// padded likewise, so that each can be cut into that many equal parts.
+// Regions start at multiples of shards * ops::kSumBlock elements. With `shards` > 1 the end is
+// padded too, so that each region can be cut into equal parts.
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
                        const ParamGroups& groups, int shards);
 // Each chunk is a group.
@@ -58,11 +56,11 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, i
 // The table is the whole model.
 FlatLayout flat_layout(const nn::ParamTable& table, int shards = 1);
 
-// Consecutive ranges of about `bucket_size` elements, each in one region (0: the whole region).
-// Each can be cut into `shards` equal parts.
+// Adjacent ranges of about `bucket_size` elements, each in one region (0: the whole region). Each
+// can be cut into `shards` equal parts.
 std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards);
 
-// Megatron's default: 40 million elements, more where many ranks share a reduction.
+// Megatron's default: 40 million elements, more if many ranks share a reduction.
 std::int64_t default_bucket_size(int data_parallel_size);
 
 // One rank's part of every bucket, in order.
@@ -75,9 +73,9 @@ struct Segment {
   std::int64_t count = 0;
   std::int64_t flat = 0;    // within the flat buffers
   std::int64_t local = 0;   // within the shard
-  std::int64_t weight = 0;  // within the buffer of weights: the same as `flat` if they are not cut
-  int tile = 0;             // the tile of the shard that it lies in
-  std::int64_t memory = 0;  // within the part of the shard that lies in memory
+  std::int64_t weight = 0;  // in the buffer of weights; `flat` if weights are not cut
+  int tile = 0;             // the tile of the shard that has it
+  std::int64_t memory = 0;  // in the part of the shard that is in memory
 };
 
 // In ParamId order, then by position.

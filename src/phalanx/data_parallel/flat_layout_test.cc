@@ -20,7 +20,7 @@ TEST(FlatLayout, LastParameterFirstAtMultiplesOf64) {
   EXPECT_EQ(layout.elements, 384);
 }
 
-// So that every cut has the same blocks.
+// Every cut has the same sum blocks.
 TEST(FlatLayout, ShardsMoveNoParameter) {
   const nn::ParamTable table = uneven_table(DType::kF32);
   const FlatLayout whole = flat_layout(table);
@@ -68,7 +68,7 @@ TEST(FlatLayout, DefaultBucketsGrowWithTheGroup) {
   EXPECT_EQ(default_bucket_size(64), 64'000'000);
 }
 
-// The shards of all ranks are every element once, in equal parts of every bucket.
+// The shards of all ranks cover every element once, in equal parts of every bucket.
 TEST(FlatLayout, ShardsArePartsOfEveryBucket) {
   const nn::ParamTable table = uneven_table(DType::kF32);
   for (const int shards : {1, 2, 3}) {
@@ -97,9 +97,9 @@ TEST(FlatLayout, ABucketIsCutIntoEqualParts) {
   EXPECT_THROW(shard_of({{0, 100}}, 0, 3), InternalError);
 }
 
-// Over all ranks, every element of every parameter is in one segment; and a shard's segments lie
-// where its ranges do, without gaps between them.
-TEST(FlatLayout, SegmentsAreTheParametersOfTheShards) {
+// Over all ranks, every element of every parameter is in one segment. A shard's segments lie in its
+// ranges, without gaps.
+TEST(FlatLayout, SegmentsCoverTheParametersOfTheShards) {
   const nn::ParamTable table = uneven_table(DType::kF32);
   for (const int shards : {1, 2, 3}) {
     const FlatLayout layout = flat_layout(table, shards);

@@ -111,9 +111,9 @@ void GradientStore::set_or_add(Context& context, std::size_t bucket, const Tenso
 }
 
 int GradientStore::role_in_place(const SharedSum& sum, const SharedSum::Run& run) const {
-  // The main gradient first receives another holder's sum: no role may write to it before.
+  // Another holder's sum is received in the main gradient first, so no role may use it.
   if (sum.is_chain && run.previous >= 0) return -1;
-  // The first or the second role may be summed in place: a + b is b + a.
+  // The first or the second role may use it, because a + b is b + a.
   for (std::size_t r = 0; r < std::min<std::size_t>(2, run.roles.size()); ++r) {
     const auto& role = table().roles()[static_cast<std::size_t>(run.roles[r])].role;
     if (role.gradient == ParamRole::Gradient::kDense) return run.roles[r];

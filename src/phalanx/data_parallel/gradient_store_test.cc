@@ -17,7 +17,7 @@ StateCut cut_of(const UnitChunk& chunk, bool gradients) {
           .groups = gradients ? chunk.groups() : ParamGroups{}};
 }
 
-TEST(CutGradients, KeepTheShardAlone) {
+TEST(CutGradients, KeepOnlyTheShard) {
   const UnitChunk chunk;
   const StoreRank whole(chunk.table, cut_of(chunk, false));
   const StoreRank cut(chunk.table, cut_of(chunk, true));
@@ -41,8 +41,8 @@ TEST(CutGradients, KeepTheShardAlone) {
   }
 }
 
-// Passes add where the memory is that was lent last.
-TEST(CutGradients, AreWholeWhereTheyArePlaced) {
+// Passes add to the memory that was placed last.
+TEST(CutGradients, AreWholeInThePlacedMemory) {
   const UnitChunk chunk;
   StoreRank rank(chunk.table, cut_of(chunk, true));
   const StateLayout& states = rank.parameters.states();
@@ -65,7 +65,7 @@ TEST(CutGradients, AreWholeWhereTheyArePlaced) {
                 static_cast<double>(1000000 * time +
                                     states.flat().offsets[static_cast<std::size_t>(id)]));
     }
-    // The head adds in place, the embedding beside it.
+    // The head adds in place, the embedding to its accumulator.
     EXPECT_EQ(passes[chunk.head].data(), passes[chunk.head.id].data());
     EXPECT_NE(passes[chunk.embedding].data(), passes[chunk.embedding.id].data());
     for (std::size_t b = 0; b < states.buckets().size(); ++b) {
@@ -75,8 +75,8 @@ TEST(CutGradients, AreWholeWhereTheyArePlaced) {
   }
 }
 
-// The sum of a shared parameter's roles is where its group is placed.
-TEST(CutGradients, JoinRolesWhereTheyArePlaced) {
+// The roles of a shared parameter are summed in the placed memory.
+TEST(CutGradients, JoinRolesInThePlacedMemory) {
   const UnitChunk chunk;
   StoreRank rank(chunk.table, cut_of(chunk, true));
   const FlatRange& region = rank.parameters.states().flat().regions[0];

@@ -1,6 +1,6 @@
 #pragma once
-// The places of a rank's parameters in the whole model, as a pipeline of one rank would have it.
-// With them sums over the model are made in the order of one rank, whatever the stages are.
+// The places of a rank's parameters in the whole model. With them, sums over the model use the
+// order of one rank, for any cut into stages.
 
 #include <cstdint>
 #include <span>
@@ -18,8 +18,8 @@ struct ModelPlaces {
   std::vector<ParamId> global;        // by local ParamId: the number in the whole model's table
   ParamId parameters = 0;             // of the whole model
   std::vector<std::int64_t> offsets;  // by local ParamId: in the whole model's flat layout
-  // By local ParamId: whether this rank of the pipeline counts and writes the parameter. If several
-  // ranks share it, one of them does.
+  // By local ParamId: whether this pipeline rank counts and writes the parameter. Of several ranks
+  // that share it, one does.
   std::vector<bool> counted;
 };
 
@@ -32,8 +32,8 @@ class PlacesByName {
   // `whole` must outlive this.
   explicit PlacesByName(const nn::ParamTable& whole);
 
-  // Looks up the parameters of `part` by name; both are of the same tensor-parallel rank. `shared`:
-  // the model's shared parameters, if there are several stages; `part` is that of `pipeline_rank`.
+  // Looks up the parameters of `part` by name; both have the same tensor-parallel rank. `shared`:
+  // the model's shared parameters, if there are several stages; `part` belongs to `pipeline_rank`.
   ModelPlaces of(const nn::ParamTable& part, std::span<const SharedParameter> shared = {},
                  int pipeline_rank = 0) const;
 

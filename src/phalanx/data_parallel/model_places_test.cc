@@ -10,7 +10,7 @@
 namespace phalanx {
 namespace {
 
-TEST(ModelPlaces, OfTheWholeAreItsOwn) {
+TEST(ModelPlaces, OfTheWholeModelAreItsOwn) {
   for (const nn::ParamTable& table :
        {uneven_table(DType::kF32), stage_part(whole_model(), 0).table}) {
     const ModelPlaces places = whole_model_places(table);
@@ -27,8 +27,8 @@ TEST(ModelPlaces, OfTheWholeAreItsOwn) {
 }
 
 // Every parameter of the model is on one rank, at its own place; the copy of the word table has the
-// table's.
-TEST(ModelPlaces, GoByName) {
+// table's place.
+TEST(ModelPlaces, AreFoundByName) {
   const nn::ParamTable whole = stage_part(whole_model(), 0).table;
   const FlatLayout layout = flat_layout(whole);
   for (const StageCut& cut : all_cuts()) {
@@ -49,13 +49,13 @@ TEST(ModelPlaces, GoByName) {
   }
 }
 
-TEST(ModelPlaces, AreForPartsOfTheModel) {
-  nn::ParamTable stranger;
-  stranger.add(whole_parameter("stranger", {3}, DType::kF64, {}));
+TEST(ModelPlaces, RefuseParametersOfAnotherModel) {
+  nn::ParamTable part;
+  part.add(whole_parameter("part", {3}, DType::kF64, {}));
   nn::ParamTable larger;
-  larger.add(whole_parameter("stranger", {4}, DType::kF64, {}));
-  EXPECT_THROW(model_places(stranger, uneven_table(DType::kF64)), InternalError);
-  EXPECT_THROW(model_places(stranger, larger), InternalError);
+  larger.add(whole_parameter("part", {4}, DType::kF64, {}));
+  EXPECT_THROW(model_places(part, uneven_table(DType::kF64)), InternalError);
+  EXPECT_THROW(model_places(part, larger), InternalError);
 }
 
 }  // namespace

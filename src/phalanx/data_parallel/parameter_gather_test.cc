@@ -1,4 +1,4 @@
-// With a distributed optimizer: updated parameters come from the ranks that own them.
+// With a distributed optimizer, updated parameters are gathered from the ranks that own them.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using nn::PassKind;
 using nn::values_of;
 
-// Notes when each wait for one of its messages begins, by number.
+// Records the number of each message when a wait for it starts.
 class Watched final : public Communicator {
  public:
   Watched(Communicator& inner, std::vector<int>& waits)
@@ -46,7 +46,7 @@ class Watched final : public Communicator {
   };
 
   Work watch(Work work) { return Work(std::make_shared<Watch>(std::move(work), next_++, waits_)); }
-  // The message has been recorded once.
+  // A context that does not record: the message has been recorded already.
   static Context silent(const Context& context) {
     Context copy = context;
     copy.recorder = nullptr;
@@ -110,7 +110,7 @@ double updated(ParamId id, std::int64_t element) {
   return noise(900 + static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(element));
 }
 
-// Writes the "updated" parameters of this rank's shard; what others update is NaN.
+// Writes the "updated" parameters of this rank's shard; others are NaN.
 void update_shard(const StoreRank& rank) {
   set_each(rank.parameters.flat(), [](std::int64_t) { return std::nan(""); });
   for (const Segment& segment : rank.parameters.states().segments()) {
@@ -145,9 +145,9 @@ TEST(DataParallelParameters, AreGatheredAtOnce) {
   }
 }
 
-// With overlap, a unit's forward pass waits for the buckets it reads and for no others; its
-// backward passes wait for nothing.
-TEST(DataParallelParameters, AreThereForTheFirstUnitThatReads) {
+// With overlap, a unit's forward pass waits for exactly the buckets that it reads; backward passes
+// wait for none.
+TEST(DataParallelParameters, AreGatheredBeforeTheFirstUnitThatReads) {
   run_local_ranks(2, {}, [](Communicator& world) {
     std::vector<int> waits;
     Watched watched(world, waits);
@@ -199,7 +199,7 @@ TEST(DataParallelParameters, WithoutShardsNeedNoGather) {
   });
 }
 
-TEST(DataParallelParameters, AShardNeedsAGroup) {
+TEST(DataParallelParameters, OfAShardNeedAGroup) {
   StoreRank rank(uneven_table(DType::kF32), {.rank = 0, .ranks = 2});
   EXPECT_THROW(DataParallel(rank.parameters, rank.gradients, kUses, {}, {}, {}, rank.memory),
                InternalError);

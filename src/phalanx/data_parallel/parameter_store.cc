@@ -27,7 +27,7 @@ Tensor box_of(const Tensor& range, std::int64_t begin, const ParamBox& box, std:
   return view;
 }
 
-// Draws `range`, which has elements of the parameter's local part from `begin` on.
+// Draws `range`, elements of the parameter's local part from `begin` on.
 void draw(Context& context, PhiloxKey key, const ParamSpec& spec, std::int64_t begin,
           const Tensor& range) {
   if (spec.initialiser.kind == Initialiser::Kind::kConstant) {
@@ -96,7 +96,7 @@ std::array<TileAccess, 2> ParameterStore::accesses(bool reads, bool writes) cons
   return {
       TileAccess{
           .column = has_main_parameters_ ? &mains_ : nullptr, .reads = reads, .writes = writes},
-      // If there are main parameters, weights are rounded from them and need not be read.
+      // Weights are rounded from main parameters, if there are any, so they need not be read.
       TileAccess{
           .file = weight_file_.get(), .reads = reads && !has_main_parameters_, .writes = writes}};
 }
@@ -144,7 +144,7 @@ void ParameterStore::initialise(Context& context, PhiloxKey key) const {
 void ParameterStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
   if (has_main_parameters_) ops::fill(context, {.x = mains_.memory(), .value = 0.0});
-  // A tile in a file that is not read is written as zeros.
+  // A tile in a file that is not read first is written as zeros.
   if (states_.has_files()) {
     visit_tiles(context, states_, staging_, accesses(false, true), [](const auto&, auto) {});
   }

@@ -1,7 +1,7 @@
 #pragma once
 // Parameters as dense ranges of flat buffers (flat_layout.h). With a distributed optimizer a rank
-// keeps fp32 main parameters for its shard only. If weights are cut too, it keeps its shard of
-// them, in memory or in a file, and passes read the gathered weights (weight_gathers.h).
+// keeps fp32 main parameters of its shard only. If weights are cut too, it keeps only its shard of
+// them, in memory or in a file, and passes read gathered weights (weight_gathers.h).
 
 #include <array>
 #include <memory>
@@ -17,8 +17,8 @@ namespace phalanx {
 std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
                                     const Tensor& flat);
 
-// The storages of states that lie in files, and the memory through which these are read and
-// written; null if none lie in files.
+// The storages of states in files, and the memory through which they are read and written; null
+// without such states.
 struct StateFiles {
   Storage* states = nullptr;
   Storage* weights = nullptr;
@@ -27,15 +27,15 @@ struct StateFiles {
 
 class ParameterStore {
  public:
-  // Weights are kept in their storage type; fp32 main parameters of the shard are kept only if that
-  // is a 16-bit type.
+  // Keeps weights in their storage type, and fp32 main parameters of the shard if that is a 16-bit
+  // type.
   ParameterStore(StateLayout states, Arena& parameters, Arena& main_parameters,
                  const StateFiles& files = {});
 
   const StateLayout& states() const { return states_; }
   const nn::ParamTable& table() const { return states_.table(); }
 
-  // What passes read; an empty tensor for a parameter whose weights are cut.
+  // The weights for passes; an empty tensor for a parameter whose weights are cut.
   nn::Weights weights() const { return {weights_}; }
   const Tensor& weight(ParamId id) const { return weights_[static_cast<std::size_t>(id)]; }
   // All weights that this rank keeps.
@@ -43,8 +43,8 @@ class ParameterStore {
   // A bucket's weights: all of them, or this rank's part if they are cut.
   Tensor weights(const StateLayout::Bucket& bucket) const;
   bool has_main_parameters() const { return has_main_parameters_; }
-  // A segment in storage type and in full precision; the same tensor if the storage type is full.
-  // InternalError if it lies in a file.
+  // A segment in storage type and in full precision; the same tensor for a full storage type.
+  // InternalError if it is in a file.
   Tensor weight(const Segment& segment) const;
   Tensor main(const Segment& segment) const;
   // For visit_tiles(): main parameters, then weights.
@@ -57,12 +57,12 @@ class ParameterStore {
   // The whole parameter in full precision, if nothing is sharded.
   Tensor main(ParamId id) const;
 
-  // Draws every parameter as its specification says, by global coordinates: every layout starts
-  // from the same numbers.
+  // Draws every parameter by its specification and global coordinates, so every layout starts from
+  // the same numbers.
   void initialise(Context& context, PhiloxKey key) const;
-  // Zeros weights and main parameters, before they are read from a file that has no padding.
+  // Zeros weights and main parameters before a file without padding is read into them.
   void clear(Context& context) const;
-  // Rounds main parameters into the storage type; each rank rounds its shard.
+  // Rounds this rank's shard of the main parameters to the storage type.
   void round_to_storage(Context& context) const;
 
  private:
@@ -70,7 +70,7 @@ class ParameterStore {
   bool has_main_parameters_;
   Tensor flat_;
   StateColumn mains_;
-  std::unique_ptr<TileFile> weight_file_;  // of weights that lie there
+  std::unique_ptr<TileFile> weight_file_;  // of weights in files
   TileStaging* staging_;
   std::vector<Tensor> weights_;
 };

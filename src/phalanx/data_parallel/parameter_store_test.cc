@@ -54,9 +54,9 @@ TEST_F(Stores, StorageIsTheRoundedMainParameter) {
   EXPECT_EQ(values_of(store.weight(1)), std::vector<double>(5, 1.0));
 }
 
-// Numbers belong to a name and a place in the global tensor: not to the number of the parameter,
-// nor to its neighbours.
-TEST_F(Stores, InitialValuesBelongToNames) {
+// Initial values depend on the name and the place in the global tensor, not on the number of the
+// parameter or its neighbours.
+TEST_F(Stores, InitialValuesDependOnNames) {
   nn::ParamTable table;
   table.add(whole_parameter("a", {6, 8}, DType::kF64, kNormal));
   table.add(whole_parameter("b", {6, 8}, DType::kF64, kNormal));
@@ -78,9 +78,9 @@ TEST_F(Stores, InitialValuesBelongToNames) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(values_of(store.main(0))[i], 0.5 * block[i]);
 }
 
-// A shard of two boxes (as of a fused QKV), cut by rows or by columns, starts as its part of the
-// whole.
-TEST_F(Stores, ACutParameterStartsAsItsPartOfTheWhole) {
+// A shard of two boxes (as of a fused QKV), cut by rows or columns, has the initial values of its
+// part of the whole.
+TEST_F(Stores, ACutParameterHasTheValuesOfTheWhole) {
   ParamSpec rows = whole_parameter("a", {6, 8}, DType::kF64, kNormal);
   rows.local_shape = {3, 8};
   rows.boxes = {{.global_row = 1, .local_row = 0, .rows = 1, .columns = 8},
@@ -123,8 +123,8 @@ TEST_F(Stores, PaddedRowsAreZero) {
   }
 }
 
-// A rank's main parameters are its part of the whole's, and it has all weights.
-TEST_F(Stores, AShardStartsAsItsPartOfTheWhole) {
+// A rank's main parameters are its part of the whole, and it has all weights.
+TEST_F(Stores, AShardHasTheValuesOfTheWhole) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const StoreRank whole(uneven_table(dtype));
     for (int rank = 0; rank < 3; ++rank) {
@@ -150,8 +150,8 @@ TEST_F(Stores, AShardStartsAsItsPartOfTheWhole) {
 
 constexpr std::int64_t kVocabulary = 13;
 
-// The word table's gradient of two microbatches of an embedding behind which a head has already
-// added 0.25 everywhere, for two steps of the same batch. The second starts from a clear store.
+// The word table's gradient after two microbatches of an embedding; a head has already added 0.25
+// everywhere. For two steps of the same batch; the second starts from a clear store.
 std::vector<std::vector<double>> word_gradients(bool tied, Context& context) {
   Arena memory("operands", 4 << 20);
   ops::Operands operands(memory, DType::kF64, context);

@@ -1,5 +1,5 @@
-// Flat layouts of the parts of a model: a region for every chunk, and every parameter on the grid
-// of sums as in the whole.
+// Flat layouts of parts of a model: one region per chunk, and every parameter at the same offset in
+// its sum block as in the whole model.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ void for_each_part(const Check& check) {
   }
 }
 
-TEST(Regions, ParametersLieInTheirBlocksAsInTheWholeModel) {
+TEST(Regions, ParametersKeepTheirOffsetsInSumBlocks) {
   for_each_part([](const nn::ParamTable& table, const ModelPlaces& places, const FlatLayout& layout,
                    int /*shards*/) {
     for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
@@ -36,7 +36,7 @@ TEST(Regions, ParametersLieInTheirBlocksAsInTheWholeModel) {
   });
 }
 
-// One behind the other, the last chunk's first, each from a multiple of what is cut into shards.
+// Regions are adjacent, the last chunk's first, and start at multiples of the shard grid.
 TEST(Regions, AreConsecutiveOnTheGridOfShards) {
   for_each_part([](const nn::ParamTable& table, const ModelPlaces& /*places*/,
                    const FlatLayout& layout, int shards) {
@@ -55,7 +55,7 @@ TEST(Regions, AreConsecutiveOnTheGridOfShards) {
   });
 }
 
-TEST(Regions, HaveTheParametersOfTheirChunksOneBehindTheOther) {
+TEST(Regions, HaveTheParametersOfTheirChunksInOrder) {
   for_each_part([](const nn::ParamTable& table, const ModelPlaces& places, const FlatLayout& layout,
                    int /*shards*/) {
     std::int64_t end = 0;
@@ -64,8 +64,8 @@ TEST(Regions, HaveTheParametersOfTheirChunksOneBehindTheOther) {
       const FlatRange& region = layout.regions[static_cast<std::size_t>(table.chunk(id))];
       end = std::max(end, region.begin);
       EXPECT_GE(offset, end) << table[id].name;
-      // Neighbours in the model are neighbours here: there are gaps in front of a region's first
-      // parameter and around a copy alone.
+      // Neighbours in the model are neighbours here. Gaps are only before a region's first
+      // parameter and around a copy.
       const bool follows = offset > region.begin && end > region.begin &&
                            !is_uncounted(places, id) && !is_uncounted(places, id + 1);
       EXPECT_LT(offset - end, follows ? 64 : ops::kSumBlock) << table[id].name;
@@ -75,7 +75,7 @@ TEST(Regions, HaveTheParametersOfTheirChunksOneBehindTheOther) {
   });
 }
 
-TEST(Regions, NoBucketLiesInTwo) {
+TEST(Regions, NoBucketSpansTwo) {
   for_each_part([](const nn::ParamTable& /*table*/, const ModelPlaces& /*places*/,
                    const FlatLayout& layout, int shards) {
     for (const std::int64_t size : {0, 1, 20000, 1 << 30}) {
@@ -103,7 +103,7 @@ TEST(Regions, NoBucketLiesInTwo) {
   });
 }
 
-TEST(Regions, OfTheWholeModelAreOneWithoutAGap) {
+TEST(Regions, OfTheWholeModelHaveNoGap) {
   const nn::ParamTable table = stage_part(whole_model(), 0).table;
   for (const int shards : {1, 2, 4}) {
     const FlatLayout layout = flat_layout(table, shards);
@@ -112,7 +112,7 @@ TEST(Regions, OfTheWholeModelAreOneWithoutAGap) {
     EXPECT_EQ(layout.regions[0].begin, 0);
     EXPECT_EQ(layout.regions[0].count, layout.elements);
   }
-  // Nothing behind the last parameter but what aligns the next.
+  // After the last parameter there is only alignment.
   EXPECT_LT(flat_layout(table).elements - (flat_layout(table).offsets[0] + 104 * 97), 64);
 }
 

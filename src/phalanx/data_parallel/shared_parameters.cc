@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-// The roles of a parameter as numbers of the table, in increasing order.
+// The roles of a parameter, as numbers of the table, in increasing order.
 std::vector<int> ordered_roles(const nn::ParamTable& table, ParamId id) {
   const auto& roles = table.roles();
   std::vector<int> numbers;
@@ -19,7 +19,7 @@ std::vector<int> ordered_roles(const nn::ParamTable& table, ParamId id) {
   return numbers;
 }
 
-// The index of `rank` among the holders, which it joins if it is new.
+// The index of `rank` among the holders; appends a new rank.
 int holder_index(std::vector<int>& holders, int rank) {
   const auto found = std::ranges::find(holders, rank);
   const auto index = static_cast<int>(found - holders.begin());
@@ -27,7 +27,7 @@ int holder_index(std::vector<int>& holders, int rank) {
   return index;
 }
 
-// An all-reduce adds holder by holder: each has one run, and behind the first a run is one role.
+// An all-reduce needs one run per holder, and one role per run after the first.
 bool needs_chain(const SharedParameter& parameter) {
   if (parameter.runs.size() != parameter.holders.size()) return true;
   return std::ranges::any_of(parameter.runs.begin() + 1, parameter.runs.end(),

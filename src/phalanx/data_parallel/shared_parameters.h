@@ -1,11 +1,11 @@
 #pragma once
-// Parameters that several places of a model use, which are their roles (ParamRole): which ranks of
-// a pipeline hold them, and how the gradients of the roles become one sum on every holder.
+// Parameters that several places of a model use; such a use is a role (ParamRole). Which pipeline
+// ranks hold them, and how the gradients of all roles are summed for every holder.
 //
 // The sum is always ((role 0 + role 1) + role 2) ..., whichever rank has a role. An all-reduce in
-// the order of the holders adds from the left; it is enough if the first holder has the first roles
-// and each other holder has one role. Otherwise the sum goes from holder to holder as a chain: each
-// adds its roles in order, and the last one sends the sum to all.
+// the order of holders adds from the left, so it suffices if the first holder has the first roles
+// and every other holder one role. Otherwise the sum is a chain: each holder adds its roles to the
+// sum of the previous one, and the last holder sends the sum to all.
 
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace phalanx {
 
-// Consecutive roles that one holder has.
+// Consecutive roles of one holder.
 struct RoleRun {
   int holder = 0;          // index into holders
   std::vector<int> roles;  // ParamRole::order
@@ -28,7 +28,7 @@ struct SharedParameter {
   std::vector<RoleRun> runs = {};
   bool is_chain = false;  // an all-reduce is not enough
 
-  // The rank of the pipeline that counts and writes the parameter: the first one.
+  // The first holder, the pipeline rank that counts and writes the parameter.
   int counting_holder() const;
 };
 
@@ -37,25 +37,24 @@ struct SharedParameter {
 std::vector<SharedParameter> shared_parameters(const nn::ParamTable& whole,
                                                std::span<const int> rank_of_stage);
 
-// What a rank does for a shared parameter that it holds.
+// The work of a rank for a shared parameter that it holds.
 struct SharedSum {
   // Consecutive roles of this rank.
   struct Run {
     std::vector<int> roles;  // numbers in its table
     int number = 0;          // among the runs of all holders
-    int previous = -1;       // the holder that sends the sum so far; -1: it begins here
-    int next = -1;           // the holder that receives it; -1: it ends here
+    int previous = -1;       // the holder that sends its sum here; -1: none
+    int next = -1;           // the holder that receives the sum; -1: none
   };
   ParamId id = -1;
   int parameter = 0;  // index into the model's shared parameters
   int holders = 1;
   bool is_chain = false;
-  int last_holder = 0;  // of a chain: it sends the whole sum to all
+  int last_holder = 0;  // of a chain: sends the whole sum to all
   std::vector<Run> runs;
 };
 
-// One for each of `parameters` that this rank of the pipeline, whose table is `table`, holds; in
-// their order.
+// One for each of `parameters` that this pipeline rank, with table `table`, holds; in their order.
 std::vector<SharedSum> shared_sums(const nn::ParamTable& table,
                                    std::span<const SharedParameter> parameters, int pipeline_rank);
 // The table is the whole model.

@@ -1,4 +1,4 @@
-// Parameters with several roles, whoever has these: the sum is that of one rank, to the bit.
+// Parameters with several roles: the sum has the bits of one rank for any assignment of roles.
 
 #include "phalanx/data_parallel/shared_parameters.h"
 
@@ -23,7 +23,7 @@ using Gradient = ParamRole::Gradient;
 constexpr std::int64_t kRows = 7, kColumns = 19;
 const LocalOptions kSoonTired{.threads_per_rank = 1, .timeout = std::chrono::seconds(20)};
 
-// Roles 0, 1, ... of one parameter, each in a stage of its own, and where the stages are.
+// Roles 0, 1, ... of one parameter, each in its own stage, and the rank of every stage.
 struct Roles {
   std::vector<Gradient> gradients;
   std::vector<int> ranks;
@@ -52,7 +52,7 @@ void add_stage(nn::ParamTable& table, const Roles& roles, int stage) {
   table.add(whole_parameter(fmt::format("own {}", stage), {4000}, DType::kF64, {}));
 }
 
-// `rank` < 0: all of them.
+// The table of one rank; `rank` < 0: of all stages.
 nn::ParamTable table_of(const Roles& roles, int rank) {
   nn::ParamTable table;
   for (int stage = 0; stage < roles.size(); ++stage) {
@@ -63,12 +63,12 @@ nn::ParamTable table_of(const Roles& roles, int rank) {
   return table;
 }
 
-// Of role `role` on a data-parallel rank; the full 53 bits.
+// The gradient of a role on a data-parallel rank; uses all 53 bits.
 double noise_of(int role, int data, std::int64_t i) {
   return noise(static_cast<std::uint64_t>(100 * data + role), static_cast<std::uint64_t>(i)) * 1.1;
 }
 
-// The rows that a role of rows adds to: two of each microbatch, of which one is everybody's.
+// Whether a role by rows adds to the row: two rows of each microbatch, one of them common to all.
 bool has_row(const Roles& roles, int role, std::int64_t row) {
   return roles.gradients[static_cast<std::size_t>(role)] == Gradient::kDense || row == 5 ||
          row == role;
@@ -94,7 +94,7 @@ struct Way {
   bool overlap = false;
 };
 
-// A rank of a pipeline, data-parallel rank fastest.
+// A rank of a pipeline, numbered with the data-parallel rank fastest.
 class HoldingRank {
  public:
   HoldingRank(Communicator& world, const Roles& roles, const Way& way)
@@ -112,7 +112,7 @@ class HoldingRank {
                        {.data = way.data > 1 ? data_.get() : nullptr, .shared = {group_.get()}}, {},
                        {.overlap_grad_reduce = way.overlap}, stores_.memory) {}
 
-  // Whatever is left of the last step is overwritten.
+  // Overwrites the result of the last step.
   void step() {
     GradientStore& gradients = stores_.gradients;
     gradients.begin_update();
@@ -136,7 +136,7 @@ class HoldingRank {
   ParamId id() const { return sums_.at(0).id; }
   int pipeline_rank() const { return pipeline_rank_; }
   int data_rank() const { return data_->rank(); }
-  // Puts what this rank has of the whole sum into it.
+  // Copies this rank's part of the sum to `whole`.
   void collect(Values& whole) const {
     for (const Segment& segment : stores_.parameters.states().segments()) {
       if (segment.id != id()) continue;
@@ -211,7 +211,7 @@ class HoldingRank {
   DataParallel data_parallel_;
 };
 
-// What every holder has in the end.
+// Checks that every holder has the same, correct sum.
 void expect_one_sum(const Roles& roles, const Way& way) {
   SCOPED_TRACE(fmt::format("{}; data {}, sharded {}, overlap {}", roles.name(), way.data,
                            way.sharded, way.overlap));
@@ -219,7 +219,7 @@ void expect_one_sum(const Roles& roles, const Way& way) {
   std::vector<Values> sums(static_cast<std::size_t>(roles.holders()), Values(expected.size(), -1));
   run_local_ranks(roles.holders() * way.data, kSoonTired, [&](Communicator& world) {
     HoldingRank rank(world, roles, way);
-    // Rows of the first step are not left in the second.
+    // The second step must not contain rows of the first.
     rank.step();
     rank.step();
     if (way.sharded || rank.data_rank() == 0) {
@@ -229,7 +229,7 @@ void expect_one_sum(const Roles& roles, const Way& way) {
   for (const Values& sum : sums) EXPECT_EQ(sum, expected);
 }
 
-// All ways to have `roles` on ranks 0, 1, ..., each of which has one.
+// All ways to assign `roles` to ranks 0, 1, ..., each with at least one.
 std::vector<std::vector<int>> assignments(int roles, int most_ranks) {
   std::vector<std::vector<int>> all;
   int count = 1;
@@ -253,7 +253,7 @@ std::vector<Gradient> gradients_of(int roles, int bits) {
   return gradients;
 }
 
-TEST(SharedParameters, HaveTheSumOfOneRankWhoeverHasTheRoles) {
+TEST(SharedParameters, HaveTheSumOfOneRankForAnyAssignment) {
   for (const std::vector<int>& ranks : assignments(3, 3)) {
     for (int bits = 0; bits < 8; ++bits) expect_one_sum({gradients_of(3, bits), ranks}, {});
   }
@@ -277,7 +277,7 @@ TEST(SharedParameters, AreSummedBeforeDataParallelism) {
   }
 }
 
-// The test's sums see the order.
+// The test's numbers reveal the order of sums.
 TEST(SharedParameters, OtherOrdersHaveOtherBits) {
   const Roles roles{gradients_of(3, 0), {0, 0, 0}};
   Values other;
@@ -292,7 +292,7 @@ std::vector<SharedParameter> facts_of(const std::vector<int>& ranks) {
   return shared_parameters(table_of(roles, -1), roles.ranks);
 }
 
-TEST(SharedParameters, KnowTheirHolders) {
+TEST(SharedParameters, ListTheirHolders) {
   const auto facts = facts_of({3, 2, 0});
   ASSERT_EQ(facts.size(), 1U);
   EXPECT_EQ(facts[0].name, "shared");
@@ -303,7 +303,7 @@ TEST(SharedParameters, KnowTheirHolders) {
   EXPECT_EQ(facts_of({1, 1, 0})[0].runs.size(), 2U);
 }
 
-TEST(SharedParameters, TakeAChainWhereAnAllReduceAddsInAnotherOrder) {
+TEST(SharedParameters, UseAChainIfAnAllReduceHasAnotherOrder) {
   EXPECT_FALSE(facts_of({0, 0, 0})[0].is_chain);
   EXPECT_FALSE(facts_of({1, 1, 0})[0].is_chain);
   EXPECT_FALSE(facts_of({2, 1, 0})[0].is_chain);
@@ -327,9 +327,9 @@ TEST(SharedParameters, AreCountedOnce) {
   for (const bool counted : whole_model_places(whole).counted) EXPECT_TRUE(counted);
 }
 
-// A head and the embeddings: the dense role is where the main gradient is, wherever its holder
-// stands, and rows are as many as the tokens of their sequence.
-TEST(SharedParameters, TakeNoMemoryTwice) {
+// A head and the embeddings: the dense role accumulates in the main gradient on any holder, and
+// rows are bounded by the tokens of their sequence.
+TEST(SharedParameters, TakeMemoryOnce) {
   const Roles roles{gradients_of(3, 0b110), {1, 1, 0}};
   const nn::ParamTable table = table_of(roles, 1);
   Arena memory("memory", 1 << 20);
@@ -380,7 +380,7 @@ TEST(SharedParameters, NeedTheOtherHolders) {
   }
 }
 
-TEST(SharedParameters, NoticeARoleThatNobodyWrote) {
+TEST(SharedParameters, DetectARoleThatNoPassWrote) {
   const Roles roles{gradients_of(2, 0), {0, 0}};
   const nn::ParamTable table = table_of(roles, 0);
   StoreRank stores(table);
@@ -393,10 +393,10 @@ TEST(SharedParameters, NoticeARoleThatNobodyWrote) {
   stores.gradients.expect_complete();
 }
 
-TEST(ParamTable, HasASharedParameterOnce) {
+TEST(ParamTable, ListsASharedParameterOnce) {
   nn::ParamTable table;
   ParamSpec spec = whole_parameter("shared", {4, 2}, DType::kF32, {});
-  EXPECT_THROW(table.add_shared(spec, {}), InternalError);  // by nobody
+  EXPECT_THROW(table.add_shared(spec, {}), InternalError);  // without users
   spec.shared_by = "sharing";
   const nn::ParamUse first = table.add_shared(spec, {.order = 3});
   const nn::ParamUse second = table.add_shared(spec, {.order = 1});

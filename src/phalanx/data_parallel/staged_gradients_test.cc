@@ -1,4 +1,4 @@
-// Sums of gradients in a pipeline: each chunk's by itself, and a word table that embedding and head
+// Sums of gradients in a pipeline: of each chunk alone, and of a word table that embedding and head
 // share over two ranks.
 
 #include <gtest/gtest.h>
@@ -13,16 +13,16 @@ namespace {
 
 using nn::values_of;
 
-// A rank that waits for what cannot come is found out soon.
+// A rank that waits for a missing message fails soon.
 const LocalOptions kImpatient{.threads_per_rank = 1, .timeout = std::chrono::seconds(5)};
 
-// The gradients of a model after a step, by parameter, and that of the word table's last copy.
+// The gradients of a model after a step, by parameter, and of the word table's last copy.
 struct Sums {
   std::vector<Values> gradients;
   Values last_copy;
 };
 
-// What a rank does between begin() and finish_reduction().
+// The work of a rank between begin() and finish_reduction().
 using Step = void (*)(StagedRank&);
 
 void last_chunk_first(StagedRank& rank) {
@@ -32,7 +32,7 @@ void last_chunk_first(StagedRank& rank) {
   }
 }
 
-// As schedules do that put weight gradients off.
+// As in schedules that postpone weight gradients.
 void first_chunk_first(StagedRank& rank) {
   for (int chunk = 0; chunk < rank.num_chunks(); ++chunk) {
     rank.backward(chunk);
@@ -84,8 +84,7 @@ void for_each_way(const StageCut& cut, const Check& check) {
   }
 }
 
-// What one rank has in the word table: head and rows of the embedding, then the sum over
-// data-parallel ranks.
+// One rank sums the word table over head and rows of the embedding, then over data-parallel ranks.
 TEST(StagedGradients, OfOneRankAreSumsOfTheUnits) {
   const Sums sums = sums_of({.data = 2});
   for (std::int64_t i = 0; i < 104 * 97; ++i) {
@@ -119,8 +118,8 @@ TEST(StagedGradients, HaveTheBitsOfOneRank) {
   }
 }
 
-// The last stage is through with its gradients before the first can begin with them.
-TEST(StagedGradients, OfTheLastStageWaitForNobody) {
+// The last stage finishes its gradients before the first stage starts.
+TEST(StagedGradients, OfTheLastStageDoNotWait) {
   for_each_way(contiguous_cut(2), [](const Staged& staged) {
     sums_of(staged, [](StagedRank& rank) {
       const Tensor token = rank.stores.memory.allocate(DType::kF64, {1});
@@ -138,7 +137,7 @@ TEST(StagedGradients, OfTheLastStageWaitForNobody) {
   });
 }
 
-// Bytes of the messages so far in one group.
+// Sizes in bytes of the messages so far in one group.
 std::vector<std::int64_t> sent(const StagedRank& rank, std::string_view group) {
   std::vector<std::int64_t> bytes;
   for (const Message& message : rank.stores.recorder.messages()) {
@@ -151,7 +150,7 @@ bool is_shared_by_two(const StagedRank& rank, ParamId id) {
   return rank.embedding != nullptr && (id == rank.part.embedding.id || id == rank.part.head.id);
 }
 
-// The messages of a chunk's buckets: those that need no other rank's word table, or those that do.
+// The bucket messages of a chunk: those with a shared word table, or those without.
 std::vector<std::int64_t> buckets_of(const StagedRank& rank, int chunk, bool with_copy) {
   const auto& buckets = rank.stores.parameters.states().buckets();
   const auto contents = contents_of(rank.stores);
@@ -202,9 +201,9 @@ TEST(StagedMessages, WaitForTheReductionOfTheirChunkWithoutOverlap) {
   }
 }
 
-// With one bucket a chunk: it is sent behind the chunk's last gradient, whether the rank's other
-// chunk has come there or not; with a copy of the word table, in the end.
-TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
+// With one bucket per chunk, it is sent after the chunk's last gradient, whatever the other chunk
+// has done. A bucket with a copy of the word table is sent at the end.
+TEST(StagedMessages, StartAfterTheLastGradientOfTheirChunk) {
   for (const bool sharded : {false, true}) {
     const Staged staged{looped_cut(2), 2, sharded, 0, true};
     SCOPED_TRACE(staged.name());
@@ -219,7 +218,7 @@ TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
           for (const auto& use : rank.uses(chunk)) rank.add(use, microbatch);
         }
       }
-      // The other chunk has begun and is not complete.
+      // The other chunk has started and is incomplete.
       rank.add(rank.uses(1).back(), kLast);
       for (const int chunk : {0, 1}) {
         auto uses = rank.uses(chunk);
@@ -243,7 +242,7 @@ TEST(StagedMessages, BeginBehindTheLastGradientOfTheirChunk) {
   }
 }
 
-// On a rank with both ends of the model the word table's buckets wait for the last of its two uses.
+// On a rank with both ends of the model, the word table's buckets wait for both uses.
 TEST(StagedMessages, OfAWordTableWaitForBothItsUses) {
   for (const bool overlap : {false, true}) {
     const Staged staged{v_cut(2), 2, false, 0, overlap};

@@ -1,5 +1,5 @@
 #pragma once
-// One rank of a pipeline with data parallelism whose gradients are functions of (parameter, place,
+// One rank of a pipeline with data parallelism. Its gradients are functions of (parameter, place,
 // data-parallel rank), for tests of their sums.
 
 #include <memory>
@@ -28,7 +28,7 @@ struct Staged {
   }
 };
 
-// The full 53 bits, so that another order of sums has other bits.
+// Uses all 53 bits, so that another order of sums gives other bits.
 inline double rich_noise(int stream, std::int64_t index) {
   return noise(static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(index)) * 1.1;
 }
@@ -53,7 +53,7 @@ struct StagedRank {
   bool is_last() const { return part.head.id >= 0; }
   int num_chunks() const { return part.table.num_chunks(); }
 
-  // Nothing is complete yet, and what is in the dense gradients is no sum of anything.
+  // Before any gradient is complete; fills dense gradients with values that are no sums.
   void begin() {
     stores.gradients.clear(stores.context);
     for (ParamId id = 0; id < part.table.size(); ++id) {
@@ -68,7 +68,7 @@ struct StagedRank {
     ParamId id;
     bool by_embedding;
   };
-  // In the order of a backward pass.
+  // The uses of a chunk in the order of its backward pass.
   std::vector<Use> uses(int chunk) const {
     std::vector<Use> uses;
     if (is_last() && chunk == num_chunks() - 1) uses.push_back({part.head.id, false});
@@ -79,7 +79,7 @@ struct StagedRank {
     }
     return uses;
   }
-  // A dense gradient becomes what it is with the last microbatch.
+  // Sets a dense gradient with the last microbatch.
   void add(const Use& use, int microbatch) {
     if (use.by_embedding) {
       add_rows(microbatch);
@@ -107,7 +107,7 @@ struct StagedRank {
     }
     return groups;
   }
-  // None where one rank has both ends of the model.
+  // Empty if one rank has both ends of the model.
   std::vector<std::vector<int>> embedding_groups() const {
     const std::vector<int>& holders = shared.at(0).holders;
     std::vector<std::vector<int>> groups;
@@ -122,7 +122,7 @@ struct StagedRank {
     return {.rank = data->rank(), .ranks = staged.data, .bucket_size = staged.bucket_size};
   }
 
-  // Two tokens of the microbatch, one of them in both microbatches and on all ranks.
+  // Two tokens of the microbatch; one of them occurs in both microbatches and on all ranks.
   void add_rows(int microbatch) {
     const WorkspaceScope scope(stores.workspace);
     const Tensor ids = stores.workspace.allocate(DType::kI32, {2, 1});

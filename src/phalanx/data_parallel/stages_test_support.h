@@ -1,6 +1,6 @@
 #pragma once
-// A small model with a tied word table, cut into the stages of a pipeline in several ways, for
-// tests of what must not depend on the cut.
+// A small model with a tied word table, cut into pipeline stages in several ways, for tests of
+// results that must not depend on the cut.
 
 #include <fmt/core.h>
 
@@ -27,7 +27,7 @@ inline ParamSpec word_table(const TensorPart& part) {
   return spec;
 }
 
-// Which stages each rank of a pipeline has, in increasing order.
+// The stages of each pipeline rank, in increasing order.
 struct StageCut {
   std::string name;
   int stages = 1;
@@ -62,11 +62,11 @@ inline std::vector<StageCut> all_cuts() {
   return {contiguous_cut(2), contiguous_cut(4), looped_cut(2), v_cut(2), looped_cut(1)};
 }
 
-// The parameters of one rank. Sizes are multiples of nothing, so that blocks of sums are cut
+// The parameters of one rank. Sizes are no multiples of anything, so that sum blocks are cut
 // everywhere.
 struct StagePart {
   nn::ParamTable table;
-  nn::ParamUse embedding, head;  // the word table as either uses it
+  nn::ParamUse embedding, head;  // the two uses of the word table
 };
 
 inline StagePart stage_part(const StageCut& cut, int rank, const TensorPart& tensor = {}) {
@@ -96,7 +96,7 @@ inline StagePart stage_part(const StageCut& cut, int rank, const TensorPart& ten
   return part;
 }
 
-// Of the whole model over the ranks.
+// The shared parameters of the whole model over the ranks.
 inline std::vector<SharedParameter> shared_in(const StageCut& cut, const TensorPart& tensor = {}) {
   StageCut stages{"stages", cut.stages, {{}}};
   std::vector<int> rank_of_stage(static_cast<std::size_t>(cut.stages));
@@ -113,7 +113,7 @@ inline ModelPlaces places_of(const StagePart& part, const StageCut& cut, int ran
                       shared_in(cut, tensor), rank);
 }
 
-// Whether the part has the word table without being the one that counts it.
+// Whether the part has the word table, but another part counts it.
 inline bool is_uncounted(const ModelPlaces& places, ParamId id) {
   return !places.counted[static_cast<std::size_t>(id)];
 }

@@ -1,16 +1,15 @@
 #pragma once
-// Which rank has which states. For every range of every parameter: where it lies, which
-// data-parallel rank updates it, which ranks sum its gradient, and which rank counts it in norms
-// and writes it to checkpoints. The layout is computed once. Gradients, main parameters, moments,
-// weights, norms and checkpoints all ask it.
+// Which rank has which states. For every range of every parameter it tells where the range lies,
+// which data-parallel rank updates it, which ranks sum its gradient, and which rank counts it in
+// norms and writes it to checkpoints. It is computed once and used for gradients, main parameters,
+// moments, weights, norms and checkpoints.
 //
-// The stages of ZeRO (Rajbhandari et al., 2020) say what is cut over the data-parallel ranks:
-// nothing (0), main parameters and moments (1), gradients too (2), weights too (3). A single rank
-// "cuts" gradients or weights as well, if they are whole only during the passes that use them.
+// ZeRO's stages (Rajbhandari et al., 2020) name what is cut over data-parallel ranks: nothing (0),
+// main parameters and moments (1), also gradients (2), also weights (3). On a single rank, "cut"
+// gradients or weights are whole only during the passes that use them.
 //
-// A rank's shard is what it updates. The update goes through the shard tile by tile. A tile lies
-// within one bucket, and it may lie in a file that is read when its turn comes (ZeRO-Infinity;
-// Rajbhandari et al., 2021).
+// A rank's shard is the part that it updates, tile by tile. A tile lies in one bucket. It may be in
+// a file, which is read for its update (ZeRO-Infinity; Rajbhandari et al., 2021).
 
 #include <cstdint>
 #include <vector>
@@ -21,7 +20,7 @@ namespace phalanx {
 
 inline constexpr std::int64_t kStateTile = std::int64_t{4} << 20;
 
-// How a rank's states are cut, and which of them it has.
+// How the states are cut, and this rank's part.
 struct StateCut {
   // This rank's number among the ranks that share one copy of the states, and their count.
   int rank = 0;
@@ -41,7 +40,7 @@ struct StateCut {
 
 class StateLayout {
  public:
-  // `table` is a part of a model, `places` are its places in the whole. It must outlive this.
+  // `table` is a part of a model with these places in the whole; it must outlive this.
   StateLayout(const nn::ParamTable& table, ModelPlaces places, StateCut cut = {});
   // The table is the whole model.
   explicit StateLayout(const nn::ParamTable& table, StateCut cut = {});
@@ -56,25 +55,25 @@ class StateLayout {
   bool is_sharded() const { return cut_.ranks > 1; }
   bool cuts_gradients() const { return cut_.gradients; }
   bool cuts_weights() const;
-  // Whether the weights of a group are here only while passes read them.
+  // Whether the weights of a group are whole only while passes read them.
   bool cuts_weights(int group) const {
     return cut_.weights && (is_sharded() || cut_.weights_in_files) &&
            !cut_.groups.stays[static_cast<std::size_t>(group)];
   }
   bool updates() const { return cut_.updates; }
 
-  // A range of the flat buffers that is summed, and gathered, as one message. It lies in one group.
+  // A range of the flat buffers that is summed and gathered as one message. It lies in one group.
   struct Bucket {
     FlatRange range;
     int group = 0;
-    FlatRange own;           // what this rank updates; all of it, if states are not cut
+    FlatRange own;           // this rank updates it; all, if states are not cut
     std::int64_t local = 0;  // where `own` begins in the shard
-    // Where its weights begin in the buffer of weights. The buffer has the whole bucket, or only
-    // `own` if the weights are cut.
+    // Where its weights start in the buffer of weights: the whole bucket, or only `own` if weights
+    // are cut.
     std::int64_t weights = 0;
   };
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  // The buckets that have a part of the parameter.
+  // The buckets that contain a part of the parameter.
   const std::vector<std::size_t>& buckets_of(ParamId id) const {
     return buckets_of_[static_cast<std::size_t>(id)];
   }
@@ -84,43 +83,43 @@ class StateLayout {
     FlatRange local;              // of the shard
     bool states_in_file = false;  // gradients (if cut), main parameters, moments
     bool weights_in_file = false;
-    std::int64_t memory = 0;  // where its states begin in memory, if they lie there
+    std::int64_t memory = 0;  // where its states start in memory, if they are there
     std::vector<Segment> segments;
   };
   const std::vector<Tile>& tiles() const { return tiles_; }
   const Tile& tile(const Segment& segment) const {
     return tiles_[static_cast<std::size_t>(segment.tile)];
   }
-  // The shard parameter by parameter: in ParamId order, then by position. Each lies in one tile.
+  // The segments of the shard in ParamId order, then by position. Each lies in one tile.
   const std::vector<Segment>& segments() const { return segments_; }
   std::int64_t shard_elements() const { return shard_elements_; }
-  // Elements whose states lie in memory.
+  // Elements with states in memory.
   std::int64_t memory_elements() const { return memory_elements_; }
   std::int64_t largest_tile_in_file() const;
   bool has_files() const { return cut_.states_in_files > 0.0 || cut_.weights_in_files; }
   std::int64_t weight_elements() const { return weight_elements_; }
-  // Where a parameter whose weights are not cut begins in the buffer of weights.
+  // Where a parameter whose weights are not cut starts in the buffer of weights.
   std::int64_t weight_offset(ParamId id) const;
 
-  // Several ranks may have the same elements of a parameter: stages that share it, tensor-parallel
-  // ranks that have copies of it or of some of its rows, and data-parallel ranks. One of them
-  // counts the elements in norms, and one writes them to checkpoints.
+  // Several ranks may hold the same elements of a parameter: stages that share it, tensor-parallel
+  // ranks with copies of it or of some rows, and data-parallel ranks. One of them counts the
+  // elements in norms, and one writes them to checkpoints.
   //
-  // Of the stages that share a parameter one sums its elements for norms: on each rank so many, at
-  // the beginning of the local part. The other elements are a tensor-parallel neighbour's to sum.
+  // Of the stages that share a parameter, one sums its elements for norms. It sums this many, from
+  // the start of the local part; a tensor-parallel neighbour sums the others.
   bool is_summed_by_stage(ParamId id) const {
     return places_.counted[static_cast<std::size_t>(id)];
   }
   std::int64_t summed_elements(ParamId id) const {
     return is_summed_by_stage(id) ? counted_count((*table_)[id]) : 0;
   }
-  // Whether this rank's sum counts in norms: each tensor-parallel rank's if the parameter is cut
-  // over them, else the first one's.
+  // Whether this rank's sum counts in norms: on each tensor-parallel rank if the parameter is cut
+  // over them, else only on the first.
   bool counts(ParamId id) const {
     return is_summed_by_stage(id) && ((*table_)[id].tensor_parallel || cut_.first_tensor_rank);
   }
-  // The boxes that this rank writes: of the states that it updates, and of a weight that it has
-  // whole. Empty if other ranks write them all.
+  // The boxes that this rank writes: of its updated states, or of a weight that it has whole. Empty
+  // if other ranks write them all.
   std::vector<ParamBox> written_states(ParamId id) const;
   std::vector<ParamBox> written_weight(ParamId id) const;
 
@@ -142,8 +141,8 @@ class StateLayout {
   std::int64_t weight_elements_ = 0;
 };
 
-// Elements that the ranks of a model together count beyond those that it has: vocabulary padding.
-// `whole` is the model as one of `tensor_parallel_size` ranks has it.
+// Elements that the ranks together count but the model does not have: vocabulary padding. `whole`
+// is the model of one of `tensor_parallel_size` ranks.
 std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size);
 
 }  // namespace phalanx

@@ -50,7 +50,7 @@ TEST(StateLayouts, GiveEveryElementToOneRank) {
   const UnitChunk chunk;
   for (const Cut& cut : all_cuts_of_states()) {
     SCOPED_TRACE(cut.name());
-    std::vector<std::vector<int>> updated;  // how many ranks, by parameter and element
+    std::vector<std::vector<int>> updated;  // number of ranks, by parameter and element
     for (const ParamSpec& spec : chunk.table.specs()) {
       updated.emplace_back(static_cast<std::size_t>(spec.local_shape.count()), 0);
     }
@@ -67,7 +67,7 @@ TEST(StateLayouts, GiveEveryElementToOneRank) {
           EXPECT_TRUE(weights.insert(segment.weight + i).second);
         }
       }
-      if (local.empty()) continue;  // a shard of padding
+      if (local.empty()) continue;  // a shard of padding only
       EXPECT_LT(*local.rbegin(), states.shard_elements());
       EXPECT_LT(*weights.rbegin(), states.weight_elements());
     }
@@ -75,9 +75,9 @@ TEST(StateLayouts, GiveEveryElementToOneRank) {
   }
 }
 
-// Of one group each, in the order in which they are sent; what a rank updates of them follows each
-// other in its shard.
-TEST(StateLayouts, BucketsAreEveryRanksInEqualParts) {
+// Each bucket belongs to one group, in the order of sending. A rank's parts of them are adjacent in
+// its shard.
+TEST(StateLayouts, BucketsAreCutIntoEqualParts) {
   const UnitChunk chunk;
   for (const Cut& cut : all_cuts_of_states()) {
     SCOPED_TRACE(cut.name());
@@ -115,8 +115,8 @@ TEST(StateLayouts, BucketsAreEveryRanksInEqualParts) {
   }
 }
 
-// What is not cut is where its flat buffer has it; a group that stays is whole among parts of
-// others.
+// Uncut weights are at their place in the flat buffer; a group that stays is whole, although others
+// are cut.
 TEST(StateLayouts, WeightsThatStayAreWhole) {
   const UnitChunk chunk;
   for (const Cut& cut : all_cuts_of_states()) {
@@ -157,7 +157,7 @@ TEST(StateLayouts, WithoutACutAParameterIsOneSegment) {
   }
 }
 
-// One of all ranks with the same numbers writes them, and one rank of each copy of the model counts
+// Of all ranks with the same numbers, one writes them, and one of each copy of the model counts
 // them in its norm.
 TEST(StateLayouts, OneRankWritesAndOneOfEachCopyCounts) {
   nn::ParamTable table;

@@ -1,12 +1,12 @@
 #pragma once
-// An observer of the states that ranks share, for pictures: it is told when a gather or a sum of
-// them begins, when it is over, and when whole weights are freed.
+// An observer of the states that ranks share, for pictures. It is told when a gather or sum begins
+// and ends, and when whole weights are freed.
 
 #include <cstdint>
 
 namespace phalanx {
 
-// What moves, and whether its number is that of a group or of a bucket.
+// The kind of a move; its number is a group's or a bucket's.
 enum class StateMove : std::uint8_t {
   kWeightRead,    // group: this rank reads its part from a file before the gather
   kWeights,       // group: its whole weights are gathered, or read from a file
@@ -19,10 +19,10 @@ class StateObserver {
  public:
   virtual ~StateObserver() = default;
   virtual void begins(StateMove move, int number) = 0;
-  // The move is over. A sum of gradients that are cut has been added to the shard.
+  // The move is over. Sums of cut gradients have been added to the shard.
   virtual void is_done(StateMove move, int number) = 0;
   // The group's whole weights are freed.
-  virtual void lets_go(int group) = 0;
+  virtual void frees_weights(int group) = 0;
   // The optimizer's step, with norm and clipping.
   virtual void update_begins() = 0;
   virtual void update_ends() = 0;

@@ -16,7 +16,7 @@ namespace phalanx {
 
 using Values = std::vector<double>;
 
-// Longer and shorter than a block of sums, and none a multiple of anything.
+// Sizes shorter and longer than a sum block, none a multiple of anything.
 inline nn::ParamTable uneven_table(DType dtype) {
   constexpr Initialiser kNormal{Initialiser::Kind::kNormal, 0.5};
   nn::ParamTable table;
@@ -41,18 +41,18 @@ inline void set_each(const Tensor& tensor, const std::function<double(std::int64
   }
 }
 
-// One rank's stores with everything they need.
+// The stores of one rank with everything they need.
 struct StoreRank {
   explicit StoreRank(const nn::ParamTable& parameter_table, const StateCut& shard = {},
                      std::unique_ptr<Backend> machine = make_ref_backend())
       : StoreRank(parameter_table, whole_model_places(parameter_table), shard, std::move(machine)) {
   }
-  // Of a part of a model.
+  // For a part of a model.
   StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places, const StateCut& shard = {},
             std::unique_ptr<Backend> machine = make_ref_backend())
       : StoreRank(parameter_table, std::move(places), shared_sums(parameter_table), shard,
                   std::move(machine)) {}
-  // With what it shares with other parts.
+  // For a part that shares parameters with others.
   StoreRank(const nn::ParamTable& parameter_table, ModelPlaces places,
             std::vector<SharedSum> shared, const StateCut& shard = {},
             std::unique_ptr<Backend> machine = make_ref_backend())
@@ -68,7 +68,7 @@ struct StoreRank {
   StoreRank(const StoreRank&) = delete;
   StoreRank& operator=(const StoreRank&) = delete;
 
-  // By parameter; the same on every rank where `stream` is.
+  // The gradients by parameter; equal on ranks with equal `stream`.
   void set_gradients(std::uint64_t stream) const {
     for (ParamId id = 0; id < table.size(); ++id) {
       set_each(gradients.gradient(id), [&](std::int64_t i) {
@@ -87,7 +87,7 @@ struct StoreRank {
   GradientStore gradients;
 };
 
-// Of uneven_table(): parameter 3 is added to by two units of a microbatch.
+// Of uneven_table(): two units of a microbatch add to parameter 3.
 inline const std::vector<int> kUses = {1, 1, 1, 2, 1};
 
 // The parameters that lie in each bucket.

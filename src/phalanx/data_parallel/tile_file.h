@@ -1,6 +1,6 @@
 #pragma once
-// A shard's moments, main parameters, gradients or weights, some tiles of which may lie in a file,
-// and the memory through which those tiles are read and written.
+// A shard's moments, main parameters, gradients or weights. Some of its tiles may be in a file;
+// they are read and written through staging memory.
 
 #include <array>
 #include <functional>
@@ -16,31 +16,31 @@
 
 namespace phalanx {
 
-// A file with a record for each tile that lies in it.
+// A file with a record for each of its tiles.
 class TileFile {
  public:
-  // `is_here`: by tile, whether it lies in this file. The layout must outlive this.
+  // `is_here`: by tile, whether this file has it. The layout must outlive this.
   TileFile(Storage& storage, const std::string& name, DType dtype, const StateLayout& states,
            const std::vector<bool>& is_here);
 
   DType dtype() const { return dtype_; }
-  std::int64_t bytes() const { return file_->layout().bytes(); }  // of the disk
+  std::int64_t bytes() const { return file_->layout().bytes(); }  // on disk
   bool has(int tile) const { return offsets_[static_cast<std::size_t>(tile)] >= 0; }
   Work read(Context& context, int tile, const Tensor& to) const;
   Work write(Context& context, int tile, const Tensor& from) const;
 
  private:
   DType dtype_;
-  std::vector<std::int64_t> offsets_;  // by tile; -1: it is not here
+  std::vector<std::int64_t> offsets_;  // by tile; -1: not here
   std::unique_ptr<StateFile> file_;
 };
 
-// Memory for the tiles that come from files, as slots that are used in turn.
+// Memory for tiles from files: slots that are used in turn.
 class TileStaging {
  public:
-  static constexpr int kSlots = 4;  // one is computed on, one is read, and two are written
+  static constexpr int kSlots = 4;  // one is computed on, one read, two written
 
-  // `elements`: of the largest tile. `bytes_per_element`: of all its tensors that lie in files.
+  // `elements`: of the largest tile. `bytes_per_element`: of all its tensors in files.
   TileStaging(std::int64_t elements, std::int64_t bytes_per_element, std::size_t tensors,
               Arena& arena);
 
@@ -48,7 +48,7 @@ class TileStaging {
   class Slot {
    public:
     Tensor take(DType dtype, std::int64_t count);
-    // Work that must be over before the slot is used again.
+    // Work that must be over before the slot is reused.
     void hold(const Work& work) { pending_.push_back(work); }
 
    private:
@@ -57,9 +57,9 @@ class TileStaging {
     std::int64_t used_ = 0;
     std::vector<Work> pending_;
   };
-  // Waits until the next slot in turn is free.
+  // Waits until the next slot is free.
   Slot& next(Context& context);
-  // Reads a tile of a file; it stays until the next turn. Asking for it again reads nothing.
+  // Reads a tile of a file, which stays until the next turn. A second call reads nothing.
   Tensor read_once(Context& context, const TileFile& file, int tile, std::int64_t count);
   // All slots: the storage registers them once.
   std::span<std::byte> memory() const;
@@ -73,8 +73,7 @@ class TileStaging {
   Tensor kept_;
 };
 
-// One number for each element of the shard. Its tiles lie in memory or in a file, as the layout
-// says.
+// One number for each element of the shard, in tiles that lie in memory or in a file.
 class StateColumn {
  public:
   StateColumn() = default;
@@ -84,9 +83,9 @@ class StateColumn {
 
   DType dtype() const { return memory_.dtype; }
   explicit operator bool() const { return memory_.defined(); }
-  // All tiles that lie in memory.
+  // All tiles in memory.
   const Tensor& memory() const { return memory_; }
-  // InternalError if it lies in a file.
+  // InternalError if it is in a file.
   Tensor in_memory(const Segment& segment) const;
   Tensor in_memory(const StateLayout::Tile& tile) const;
   const TileFile* file() const { return file_.get(); }
@@ -97,8 +96,8 @@ class StateColumn {
   std::unique_ptr<TileFile> file_;
 };
 
-// What visit_tiles() does with a column: tiles in its file are read before the visit, written after
-// it, or both. A tile that is not read is zeros.
+// What visit_tiles() does with a column: reads tiles in its file before the visit, writes them
+// after it, or both. An unread tile is zeros.
 struct TileAccess {
   const StateColumn* column = nullptr;
   const TileFile* file = nullptr;  // without a column; only its tiles have a tensor
@@ -106,14 +105,14 @@ struct TileAccess {
   bool writes = true;
 };
 
-// Calls body(tile, tensors) for each tile in order, with the tile's elements by access; a tensor is
-// empty if the access has nothing of the tile. The next tile is read while one is worked on.
+// Calls body(tile, tensors) for each tile in order; tensors has the tile's elements by access, or
+// an empty tensor if the access has none. The next tile is read during the call.
 void visit_tiles(
     Context& context, const StateLayout& states, TileStaging* staging,
     std::span<const TileAccess> accesses,
     const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body);
 
-// The elements of a segment, where `tile` has those of its tile.
+// The elements of a segment; `tile` is the tensor of its tile.
 Tensor part_of(const Tensor& tile, const StateLayout& states, const Segment& segment);
 
 }  // namespace phalanx

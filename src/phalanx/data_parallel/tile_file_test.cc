@@ -13,7 +13,7 @@ namespace {
 
 using nn::values_of;
 
-// A shard in tiles of 8,192 elements, some of them in a file.
+// A shard in tiles of 8,192 elements, some in a file.
 class Tiles : public testing::Test {
  protected:
   explicit Tiles(double share = 0.5)
@@ -31,7 +31,7 @@ class Tiles : public testing::Test {
     }
   }
 
-  // The number of every element of the shard, plus `base`.
+  // Sets every element of the shard to its number plus `base`.
   void fill(const StateColumn& column, double base) {
     const TileAccess access{.column = &column, .reads = false};
     visit_tiles(context_, states_, &staging_, {&access, 1}, [&](const auto& tile, auto tensors) {
@@ -85,7 +85,7 @@ TEST_F(Tiles, SomeAreInFilesAndSomeInMemory) {
   }
 }
 
-TEST_F(Tiles, ComeBackAsTheyWent) {
+TEST_F(Tiles, ReturnAsTheyWereWritten) {
   fill(a_, 0.5);
   fill(b_, 1e6);
   const Values a = all(a_);
@@ -94,8 +94,8 @@ TEST_F(Tiles, ComeBackAsTheyWent) {
   EXPECT_EQ(all(b_)[7], 1e6 + 7);
 }
 
-// One column is read and the other one changes; what is not written stays.
-TEST_F(Tiles, AreReadAndWrittenAsAVisitSays) {
+// One column is read, the other changes; elements that are not written stay.
+TEST_F(Tiles, FollowTheAccessOfAVisit) {
   fill(a_, 0.5);
   fill(b_, 1e6);
   const std::array<TileAccess, 2> accesses = {TileAccess{.column = &a_, .writes = false},
@@ -104,7 +104,7 @@ TEST_F(Tiles, AreReadAndWrittenAsAVisitSays) {
     const Values a = values_of(tensors[0]);
     const Values b = values_of(tensors[1]);
     set_each(tensors[1], [&](std::int64_t i) { return b[static_cast<std::size_t>(i)] + 1.0; });
-    // Only of tiles in files is a change lost that is not written.
+    // An unwritten change is lost only in tiles in files.
     if (tile.states_in_file) set_each(tensors[0], [](std::int64_t) { return -1.0; });
     EXPECT_EQ(a[0] - 0.5, static_cast<double>(tile.local.begin));
   });
@@ -113,8 +113,8 @@ TEST_F(Tiles, AreReadAndWrittenAsAVisitSays) {
   EXPECT_EQ(all(b_).back(), 1e6 + static_cast<double>(states_.shard_elements()));
 }
 
-// What does not come begins as zeros; an absent column has no tensor.
-TEST_F(Tiles, ThatDoNotComeAreZeros) {
+// Unread tiles start as zeros; an absent column has no tensor.
+TEST_F(Tiles, ThatAreNotReadAreZeros) {
   fill(a_, 0.5);
   const std::array<TileAccess, 2> accesses = {TileAccess{.column = &a_, .reads = false},
                                               TileAccess{}};

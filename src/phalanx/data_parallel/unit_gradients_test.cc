@@ -1,4 +1,4 @@
-// Gradients that are cut: every microbatch's are summed unit by unit and added to the shard.
+// Cut gradients: each microbatch's gradients are summed unit by unit and added to the shard.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using nn::values_of;
 constexpr PassOrder kOneByOne{.backward_follows = true};
 constexpr int kSumsOfAStep = 3;  // microbatches
 
-// Ranks are numbered with the tensor-parallel rank fastest, then those that share a copy.
+// Ranks are numbered with the tensor-parallel rank fastest, then the ranks that share a copy.
 struct CutLayout {
   int tensor = 1;
   int shards = 2;
@@ -37,7 +37,7 @@ struct CutLayout {
   }
 };
 
-// What a rank adds to an element in a microbatch.
+// The amount that a rank adds to an element in a microbatch.
 double added(int rank, int microbatch, int use, std::int64_t element) {
   return noise(static_cast<std::uint64_t>(1000 * rank + 100 * microbatch + use),
                static_cast<std::uint64_t>(element));
@@ -66,12 +66,12 @@ class CutRank {
                                      .sequence = layout.tensor > 1},
                                     tensor_.get()),
                        {.overlap_grad_reduce = layout.overlap}, stores_.memory, {order_}) {
-    for (const SavedTensor& block : data_parallel_.lent_tensors(0, kOneByOne)) {
-      blocks_.push_back(stores_.memory.allocate(block.dtype, block.shape));
+    for (const SavedTensor& tensor : data_parallel_.lent_tensors(0, kOneByOne)) {
+      lent_.push_back(stores_.memory.allocate(tensor.dtype, tensor.shape));
     }
   }
 
-  // A step's backward passes over gradients that hold what a step before has left.
+  // The backward passes of a step; gradients first hold the values of an earlier step.
   void train_step() {
     ops::fill(stores_.context, {.x = stores_.gradients.flat(), .value = std::nan("")});
     stores_.gradients.begin_update();
@@ -83,7 +83,7 @@ class CutRank {
     data_parallel_.finish_reduction();
   }
 
-  // Sums over everybody who adds to it.
+  // The sum over all ranks and uses that add to the element.
   double expected(ParamId id, std::int64_t element) const {
     double sum = 0.0;
     for (int r = 0; r < layout_.size(); ++r) {
@@ -137,11 +137,11 @@ class CutRank {
   int moment(const PassPoint& point) const { return order_.backward_moment(point.unit); }
 
   void backward(int microbatch) {
-    data_parallel_.enter(0, kOneByOne, false, blocks_);
+    data_parallel_.enter(0, kOneByOne, false, lent_);
     const EmptyPass nothing(stores_.context, {});
     for (int u = order_.size(); u-- > 0;) {
       const nn::Unit& unit = *chunk_.units[static_cast<std::size_t>(u)];
-      take_away(order_.backward_moment(u));
+      fill_unlent(order_.backward_moment(u));
       for (const PassKind pass : {PassKind::kBackwardInput, PassKind::kBackwardWeight}) {
         data_parallel_.before(unit, pass, microbatch);
       }
@@ -152,15 +152,15 @@ class CutRank {
       for (const ParamId id : unit.parameters()) data_parallel_.grad_ready(id, microbatch);
     }
   }
-  // Blocks are somebody else's but for the moments they were asked for.
-  void take_away(int now) {
+  // Fills lent tensors with NaN outside the moments for which they were lent.
+  void fill_unlent(int now) {
     const std::vector<SavedTensor> lives = data_parallel_.lent_tensors(0, kOneByOne);
     for (std::size_t i = 0; i < lives.size(); ++i) {
       if (moment(lives[i].born) <= now && now <= moment(lives[i].last)) continue;
-      ops::fill(stores_.context, {.x = blocks_[i], .value = std::nan("")});
+      ops::fill(stores_.context, {.x = lent_[i], .value = std::nan("")});
     }
   }
-  // The first pass of a microbatch over a gradient overwrites what is there.
+  // The first pass of a microbatch over a gradient overwrites it.
   void add(const nn::Unit& unit, int microbatch) {
     const nn::Gradients gradients = stores_.gradients.gradients();
     for (const ParamId id : unit.parameters()) {
@@ -180,10 +180,10 @@ class CutRank {
   StoreRank stores_;
   UnitOrder order_;
   DataParallel data_parallel_;
-  std::vector<Tensor> blocks_;
+  std::vector<Tensor> lent_;
 };
 
-// A rank's shard, parameter by parameter, has the same bits in every step.
+// A rank's shard by parameter; every step gives the same bits.
 std::vector<Values> trained_gradients(const CutLayout& layout) {
   std::vector<std::vector<Values>> by_rank(static_cast<std::size_t>(layout.size()));
   run_local_ranks(layout.size(), {}, [&](Communicator& world) {
@@ -202,7 +202,7 @@ std::vector<Values> trained_gradients(const CutLayout& layout) {
                         whole[static_cast<std::size_t>(segment.id)].begin() + segment.begin);
     }
   });
-  // Of the first copy and its first tensor-parallel rank, put together.
+  // Joined from the ranks of the first copy and the first tensor-parallel rank.
   std::vector<Values> sums = by_rank[0];
   for (int shard = 1; shard < layout.shards; ++shard) {
     const auto& part = by_rank[static_cast<std::size_t>(shard * layout.tensor)];
@@ -229,7 +229,7 @@ TEST(UnitGradients, AreSumsOverRanksAndMicrobatches) {
   }
 }
 
-TEST(UnitGradients, OfCopiesAreSumsOverThese) {
+TEST(UnitGradients, OfCopiesAreSummedOverCopies) {
   for (const int copies : {2, 3}) {
     for (const bool overlap : {false, true})
       trained_gradients({.copies = copies, .overlap = overlap});
@@ -243,8 +243,8 @@ TEST(UnitGradients, OfTheStreamAreSumsOverTheSequence) {
   }
 }
 
-// One message of each bucket and microbatch, while its backward passes run; copies sum their shards
-// once, at the end.
+// One message per bucket and microbatch, during the backward passes. Copies sum their shards once,
+// at the end.
 TEST(UnitGradients, AreSentWithEveryMicrobatch) {
   run_local_ranks(4, {}, [](Communicator& world) {
     CutRank rank(world, {.copies = 2, .overlap = true, .bucket_size = 8192});
@@ -265,7 +265,7 @@ TEST(UnitGradients, AreSentWithEveryMicrobatch) {
   });
 }
 
-// What is cut comes with the passes; what stays, after the update.
+// Cut weights are gathered during passes, others after the update.
 TEST(UnitGradients, WeightsThatStayAreGatheredAfterTheUpdate) {
   run_local_ranks(2, {}, [](Communicator& world) {
     for (const bool cuts_weights : {false, true}) {

@@ -39,7 +39,7 @@ std::vector<Need> needs_of(const UnitOrder& order, bool forward_only) {
     if (forward_only) continue;
     const int backward = order.backward_moment(u);
     if (unit.recomputed_until >= 0) {
-      // One gather serves the recomputation and the backward pass behind it.
+      // One gather serves the recomputation and the following backward pass.
       add(unit.read_forward, order.backward_moment(unit.recomputed_until), backward);
     }
     add(unit.read_backward, backward, backward);
@@ -96,7 +96,7 @@ int UnitOrder::moment_of(const nn::Unit& unit, PassKind pass) const {
   return backward_moment(units[static_cast<std::size_t>(u)].recomputed_until);
 }
 
-// Backward may write a block as soon as it comes to the unit, and be done with it at its end.
+// Backward may use the memory from the start of the unit's pass to its end.
 PassPoint UnitOrder::begin(int moment) const {
   if (moment < size()) return {PassKind::kForward, moment};
   return {PassKind::kBackwardInput, 2 * size() - 1 - moment};
@@ -130,14 +130,14 @@ std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<b
     const bool is_same = !holds.empty() && holds.back().group == need.group;
     const bool is_joined = order.backward_follows || !is_same ||
                            is_forward(holds.back().last) == is_forward(need.first);
-    // What is let go now and gathered again with the next moment's is not let go.
+    // A weight is kept if the next moment's gathers would gather it again.
     const bool is_near =
         is_same && need.first - std::max(options.prefetch, 1) <= holds.back().last && is_joined;
     if (is_near || (is_same && !options.reshard_after_forward)) {
       holds.back().last = std::max(holds.back().last, need.last);
       continue;
     }
-    // Without a pass of this microbatch in front there is nothing behind which it could begin.
+    // Before the first pass there is no pass of this microbatch during which it could start.
     const int earliest = is_forward(need.first) || order.backward_follows ? 0 : units.size();
     const int gathered = std::max(earliest, need.first - options.prefetch);
     holds.push_back({.group = need.group,

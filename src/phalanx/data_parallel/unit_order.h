@@ -1,7 +1,7 @@
 #pragma once
-// Which groups of parameters the units of a chunk use, and when. It follows from the list of units,
-// so gathers need no tracing. On a chunk of n units a microbatch has 2 n moments: its forward
-// passes unit by unit, then its backward passes in reverse.
+// Which groups of parameters the units of a chunk use, and when. The list of units determines this,
+// so nothing is traced. On a chunk of n units a microbatch has 2 n moments: forward passes in
+// order, then backward passes in reverse.
 
 #include <functional>
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace phalanx {
 
-// One group for each unit, with the parameters that only this unit uses, and one group for each
-// parameter that several units use. Parameters for which `stays` holds are in separate groups.
+// One group per unit for parameters that only this unit uses, and one group per parameter that
+// several units use. Parameters for which `stays` holds are in separate groups.
 using UnitList = std::span<const std::unique_ptr<nn::Unit>>;
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
                         const std::function<bool(const ParamSpec&)>& stays);
 
-// What the units of a chunk use, in groups.
+// The groups that the units of a chunk use.
 struct UnitOrder {
   struct Unit {
     const nn::Unit* unit = nullptr;
@@ -27,7 +27,7 @@ struct UnitOrder {
     std::vector<int> read_forward;
     std::vector<int> read_backward;
     std::vector<int> added;     // groups to whose gradients it adds
-    int recomputed_until = -1;  // the last unit that is recomputed with it; -1: it is not
+    int recomputed_until = -1;  // the last unit that is recomputed with it; -1: none
   };
   std::vector<Unit> units;
 
@@ -36,7 +36,7 @@ struct UnitOrder {
   int backward_moment(int unit) const { return 2 * size() - 1 - unit; }
   int moment_of(const nn::Unit& unit, nn::PassKind pass) const;
   int index_of(const nn::Unit& unit) const;
-  // The first and the last point of a saved tensor that is needed from, or until, a moment.
+  // The first and the last point of a saved tensor that is needed from or until a moment.
   PassPoint begin(int moment) const;
   PassPoint end(int moment) const;
 };
@@ -58,13 +58,13 @@ struct GatherOptions {
   bool reshard_after_forward = true;
 };
 
-// In the order in which their gathers begin. A group is kept if it would be gathered again at once.
-// `is_cut`: by group; the weights of the others are always there.
+// In the order in which their gathers start. A group is kept if it would be gathered again at once.
+// `is_cut`: by group; other weights are always whole.
 std::vector<WeightHold> weight_holds(const UnitOrder& units, const std::vector<bool>& is_cut,
                                      const nn::PassOrder& order, const GatherOptions& options);
 
-// Units during which a group's gradients are whole: from the first to the last that adds to them in
-// backward order. The holds are in the order in which they begin.
+// Units during which a group's gradients are whole: from the first to the last that adds to them,
+// in backward order. Holds are ordered by their start.
 struct GradientHold {
   int group = 0;
   int first = 0;

@@ -23,7 +23,7 @@ constexpr PassOrder kInTurn{.backward_follows = true};
 constexpr PassOrder kApart{};
 constexpr PassOrder kForwardOnly{.forward_only = true};
 
-// A chunk of n units, each with a group of its own, and with groups that others use too.
+// A chunk of n units. Each has its own group; some groups belong to several units.
 struct RandomChunk {
   UnitOrder order;
   std::vector<bool> is_cut;
@@ -54,7 +54,7 @@ struct RandomChunk {
   }
 };
 
-// What is read at a moment: groups, of which recomputation has those of its units.
+// The groups that are read at a moment; recomputation reads those of all its units.
 std::set<int> read_at(const UnitOrder& order, int moment, bool forward_only) {
   std::set<int> groups;
   for (int u = 0; u < order.size(); ++u) {
@@ -85,7 +85,7 @@ void expect_every_read_is_held_once(const RandomChunk& chunk, const std::vector<
   }
 }
 
-// Of a group one after another, each begun before it is needed, and none for nothing.
+// Holds of a group follow each other; each starts before its use and has a use.
 void expect_order(const RandomChunk& chunk, const std::vector<WeightHold>& holds, int prefetch,
                   bool forward_only) {
   std::map<int, int> last;
@@ -102,7 +102,7 @@ void expect_order(const RandomChunk& chunk, const std::vector<WeightHold>& holds
     }
     last[hold.group] = hold.last;
     for (const int end : {hold.first, hold.last}) {
-      // A recomputed unit's are held until its own backward pass, which may read nothing.
+      // Weights of a recomputed unit are held until its backward pass, even if that reads none.
       const int unit = end < chunk.order.size() ? end : 2 * chunk.order.size() - 1 - end;
       const bool is_recomputed =
           end >= chunk.order.size() &&
@@ -112,8 +112,8 @@ void expect_order(const RandomChunk& chunk, const std::vector<WeightHold>& holds
   }
 }
 
-// With resharding: a slot for the unit at work and for each that is gathered ahead, what several
-// units use, and all that are recomputed together in this window.
+// The limit with resharding: the present unit, units gathered ahead, groups of several units, and
+// units recomputed together in this window.
 void expect_few_at_once(const RandomChunk& chunk, const std::vector<WeightHold>& holds,
                         int prefetch) {
   const int units = chunk.order.size();
@@ -153,9 +153,9 @@ TEST(WeightHolds, OfRandomChunksHoldEveryReadOnceAndFewAtOnce) {
   }
 }
 
-// Backward passes that do not come directly behind their forward passes begin with nothing that was
-// gathered for these, unless it stays.
-TEST(WeightHolds, OfPassesApartEndWithThem) {
+// If backward passes do not directly follow the forward passes, they start without the weights that
+// were gathered for these, except those that stay.
+TEST(WeightHolds, OfSeparatePassesEndWithThem) {
   std::mt19937 random(4);
   for (int round = 0; round < 500; ++round) {
     const RandomChunk chunk(random);
@@ -190,7 +190,7 @@ std::string described(const std::vector<WeightHold>& holds) {
   return text;
 }
 
-TEST(WeightHolds, OfAPlainChunkComeOneAhead) {
+TEST(WeightHolds, OfAPlainChunkStartOneUnitAhead) {
   const UnitOrder order = plain_order(2);
   const std::vector<bool> all(4, true);
   EXPECT_EQ(described(weight_holds(order, all, kInTurn, {})),
@@ -205,13 +205,13 @@ TEST(WeightHolds, OfAPlainChunkComeOneAhead) {
             "g0 0:0-0 g1 0:1-6 g2 1:2-5 g3 2:3-4 ");
   EXPECT_EQ(described(weight_holds(order, {false, true, false, true}, kInTurn, {})),
             "g1 0:1-1 g3 2:3-4 g1 5:6-6 ");
-  // Both layers are recomputed before backward of the second.
+  // Both layers are recomputed before the backward pass of the second.
   EXPECT_EQ(described(weight_holds(plain_order(2, 2), all, kInTurn, {})),
             "g0 0:0-0 g1 0:1-1 g2 1:2-2 g3 2:3-4 g1 4:5-6 g2 4:5-5 ");
 }
 
-// Two of each layer, recomputed or not; one of the embedding, which backward does not read, and of
-// the head, whose backward pass is the next thing; one of everything where it stays.
+// Two gathers per layer, recomputed or not. One of the embedding, which backward does not read, and
+// of the head, whose backward pass comes next. One of every group that stays.
 TEST(WeightHolds, AreTwoOfEveryLayerAndOneOfTheEnds) {
   for (const int layers : {4, 7, 24}) {
     for (const int prefetch : {0, 1, 2}) {
@@ -243,7 +243,7 @@ TEST(UnitOrders, MomentsGoForwardAndBack) {
   EXPECT_EQ(moment(3, PassKind::kBackwardInput), 4);
   EXPECT_EQ(moment(3, PassKind::kBackwardWeight), 4);
   EXPECT_EQ(moment(2, PassKind::kBackwardInput), 5);
-  // Before the backward pass of the last that is recomputed with it.
+  // Before the backward pass of the last unit that is recomputed with it.
   EXPECT_EQ(moment(1, PassKind::kRecompute), 5);
   EXPECT_EQ(moment(2, PassKind::kRecompute), 5);
   EXPECT_EQ(moment(1, PassKind::kBackwardInput), 6);
@@ -260,10 +260,10 @@ TEST(UnitOrders, MomentsGoForwardAndBack) {
   EXPECT_EQ(order.end(0).pass, PassKind::kForward);
 }
 
-TEST(UnitGroups, AreTheUnitsAndWhatTheyShare) {
+TEST(UnitGroups, AreTheUnitsAndSharedParameters) {
   const UnitChunk chunk;
   const ParamGroups groups = chunk.groups();
-  // The word table, positions; two layers of three each; a norm.
+  // The word table; positions; two layers of three parameters; a norm.
   EXPECT_EQ(groups.of_parameter, (std::vector<int>{0, 1, 2, 2, 2, 3, 3, 3, 4}));
   EXPECT_EQ(groups.chunk, std::vector<int>(5, 0));
   EXPECT_EQ(groups.stays, std::vector<bool>(5, false));
@@ -280,7 +280,7 @@ TEST(UnitGroups, KeepSmallParametersApart) {
   const UnitChunk chunk;
   const std::int64_t bias = chunk.table[2].local_shape.count();
   const ParamGroups groups = chunk.groups(bias);
-  // Of each layer the bias and the norm stay, the weight is cut.
+  // In each layer bias and norm stay, and the weight is cut.
   EXPECT_EQ(groups.of_parameter, (std::vector<int>{0, 1, 2, 3, 2, 4, 5, 4, 6}));
   EXPECT_EQ(groups.stays, (std::vector<bool>{false, false, true, false, true, false, true}));
   EXPECT_EQ(chunk.groups(bias - 1).stays, (std::vector<bool>{false, false, false, false, true}));

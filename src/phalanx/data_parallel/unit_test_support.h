@@ -1,6 +1,6 @@
 #pragma once
-// A chunk of units that compute nothing, for tests of what is done for them: an embedding and a
-// head that share a word table, and two layers between.
+// A chunk of units that compute nothing, for tests of hooks: an embedding and a head that share a
+// word table, and two layers between.
 
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@ namespace phalanx {
 
 class FakeUnit final : public nn::Unit {
  public:
-  // `reads_backward`: its backward passes need what its forward pass does.
+  // `reads_backward`: its backward passes read the same weights as its forward pass.
   FakeUnit(std::string name, std::vector<ParamId> parameters, bool reads_backward = true)
       : Unit(std::move(name)), reads_backward_(reads_backward) {
     parameters_ = std::move(parameters);
@@ -37,7 +37,7 @@ class FakeUnit final : public nn::Unit {
   std::vector<ParamId> nothing_;
 };
 
-// What hooks are told of a pass that was handed nothing but weights.
+// The arguments of hooks for a pass with weights only.
 struct EmptyPass {
   EmptyPass(Context& context, const nn::Weights& read)
       : weights(read),
@@ -59,7 +59,7 @@ struct EmptyPass {
 };
 
 struct UnitChunk {
-  // Norms and biases may act on a stream that tensor-parallel ranks have a part of each.
+  // Norms and biases may act on a sequence-parallel stream.
   explicit UnitChunk(DType dtype = DType::kF64, bool is_sequence_parallel = false) {
     constexpr Initialiser kNormal{Initialiser::Kind::kNormal, 0.5};
     ParamSpec words = whole_parameter("words", {61, 97}, dtype, kNormal, 64);
@@ -105,7 +105,7 @@ struct UnitChunk {
   }
 
   nn::ParamTable table;
-  nn::ParamUse embedding, head;  // the word table as either uses it
+  nn::ParamUse embedding, head;  // the two uses of the word table
   std::vector<std::unique_ptr<nn::Unit>> units;
 };
 

@@ -34,31 +34,31 @@ std::int64_t WeightGathers::own_elements(int group) const {
 
 std::vector<SavedTensor> WeightGathers::lent_tensors(int chunk, const nn::PassOrder& order) const {
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
-  std::vector<SavedTensor> blocks;
+  std::vector<SavedTensor> lent;
   const std::vector<WeightHold> all = holds(chunk, order);
   for (const WeightHold& hold : all) {
     const auto group = static_cast<std::size_t>(hold.group);
-    blocks.push_back({.name = "gathered weights",
-                      .dtype = parameters_->flat().dtype,
-                      .shape = {states().flat().regions[group].count},
-                      .born = units.begin(hold.gathered),
-                      .last = units.end(hold.last),
-                      .is_lent = true});
+    lent.push_back({.name = "gathered weights",
+                    .dtype = parameters_->flat().dtype,
+                    .shape = {states().flat().regions[group].count},
+                    .born = units.begin(hold.gathered),
+                    .last = units.end(hold.last),
+                    .is_lent = true});
   }
-  if (!has_own_blocks()) return blocks;
+  if (!reads_own_parts()) return lent;
   for (const WeightHold& hold : all) {
-    blocks.push_back({.name = "own part of weights",
-                      .dtype = parameters_->flat().dtype,
-                      .shape = {own_elements(hold.group)},
-                      .born = units.begin(hold.read),
-                      .last = units.end(hold.first),
-                      .is_lent = true});
+    lent.push_back({.name = "own part of weights",
+                    .dtype = parameters_->flat().dtype,
+                    .shape = {own_elements(hold.group)},
+                    .born = units.begin(hold.read),
+                    .last = units.end(hold.first),
+                    .is_lent = true});
   }
-  return blocks;
+  return lent;
 }
 
 void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
-                          std::span<const Tensor> blocks) {
+                          std::span<const Tensor> lent) {
   if (chunk != chunk_ || order != order_) {
     chunk_ = chunk;
     order_ = order;
@@ -67,28 +67,28 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
     gathers_.assign(holds_.size(), {});
   }
   const std::size_t count = holds_.size();
-  PHALANX_CHECK(blocks.size() == (has_own_blocks() ? 2 : 1) * count, "{} blocks for {} gathers",
-                blocks.size(), count);
-  blocks_.assign(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count));
-  own_.assign(blocks.begin() + static_cast<std::ptrdiff_t>(count), blocks.end());
+  PHALANX_CHECK(lent.size() == (reads_own_parts() ? 2 : 1) * count, "{} tensors for {} gathers",
+                lent.size(), count);
+  whole_.assign(lent.begin(), lent.begin() + static_cast<std::ptrdiff_t>(count));
+  own_.assign(lent.begin() + static_cast<std::ptrdiff_t>(count), lent.end());
   const int entry = forward ? 0 : units().size();
   begun_ = 0;
   while (begun_ < count && holds_[begun_].gathered < entry) ++begun_;
   read_ = begun_;
-  while (has_own_blocks() && read_ < count && holds_[read_].read < entry) ++read_;
+  while (reads_own_parts() && read_ < count && holds_[read_].read < entry) ++read_;
   is_there_.assign(holds_.size(), false);
   for (std::size_t i = 0; i < begun_; ++i) {
     const WeightHold& hold = holds_[i];
     is_there_[i] = hold.first < entry;
-    if (is_there_[i] && hold.last >= entry) set_group_weights(hold.group, blocks_[i]);
+    if (is_there_[i] && hold.last >= entry) set_group_weights(hold.group, whole_[i]);
   }
 }
 
 void WeightGathers::read(std::size_t number) {
   const TileFile* file = parameters_->weight_file();
   if (file == nullptr) return;
-  const Tensor& own = has_own_blocks() ? own_[number] : blocks_[number];
-  if (observer_ != nullptr && has_own_blocks()) {
+  const Tensor& own = reads_own_parts() ? own_[number] : whole_[number];
+  if (observer_ != nullptr && reads_own_parts()) {
     observer_->begins(StateMove::kWeightRead, holds_[number].group);
   }
   std::int64_t place = 0;
@@ -106,7 +106,7 @@ void WeightGathers::gather(std::size_t number) {
   for (const Work& work : reads_[number]) work.wait(context_->queue);
   reads_[number].clear();
   const WeightHold& hold = holds_[number];
-  if (observer_ != nullptr && has_own_blocks()) {
+  if (observer_ != nullptr && reads_own_parts()) {
     observer_->is_done(StateMove::kWeightRead, hold.group);
   }
   const FlatRange& region = states().flat().regions[static_cast<std::size_t>(hold.group)];
@@ -114,15 +114,15 @@ void WeightGathers::gather(std::size_t number) {
   for (const StateLayout::Bucket& bucket : states().buckets()) {
     if (bucket.group != hold.group) continue;
     const Tensor whole =
-        blocks_[number].slice(0, bucket.range.begin - region.begin, bucket.range.count);
-    const Tensor own = has_own_blocks() ? own_[number].slice(0, place, bucket.own.count)
-                                        : parameters_->weights(bucket);
+        whole_[number].slice(0, bucket.range.begin - region.begin, bucket.range.count);
+    const Tensor own = reads_own_parts() ? own_[number].slice(0, place, bucket.own.count)
+                                         : parameters_->weights(bucket);
     place += bucket.own.count;
     gathers_[number].push_back(data_->all_gather(*context_, whole, own));
   }
 }
 
-void WeightGathers::set_group_weights(int group, const Tensor& block) {
+void WeightGathers::set_group_weights(int group, const Tensor& whole) {
   const FlatLayout& flat = states().flat();
   const std::int64_t begin = flat.regions[static_cast<std::size_t>(group)].begin;
   for (ParamId id = 0; id < parameters_->table().size(); ++id) {
@@ -130,7 +130,7 @@ void WeightGathers::set_group_weights(int group, const Tensor& block) {
     const auto i = static_cast<std::size_t>(id);
     const Shape& shape = parameters_->table()[id].local_shape;
     weights_[i] =
-        block ? block.slice(0, flat.offsets[i] - begin, shape.count()).reshape(shape) : Tensor{};
+        whole ? whole.slice(0, flat.offsets[i] - begin, shape.count()).reshape(shape) : Tensor{};
   }
 }
 
@@ -153,11 +153,11 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
     }
     is_there_[i] = true;
     if (observer_ != nullptr) observer_->is_done(StateMove::kWeights, holds_[i].group);
-    set_group_weights(holds_[i].group, blocks_[i]);
+    set_group_weights(holds_[i].group, whole_[i]);
   }
   // The next ones are gathered while this unit computes.
   begin([](const WeightHold& /*hold*/) { return true; });
-  while (has_own_blocks() && read_ < holds_.size() && holds_[read_].read <= now) read(read_++);
+  while (reads_own_parts() && read_ < holds_.size() && holds_[read_].read <= now) read(read_++);
 }
 
 void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,
@@ -167,7 +167,7 @@ void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*
   for (const WeightHold& hold : holds_) {
     if (hold.last != now) continue;
     set_group_weights(hold.group, {});
-    if (observer_ != nullptr) observer_->lets_go(hold.group);
+    if (observer_ != nullptr) observer_->frees_weights(hold.group);
   }
 }
 

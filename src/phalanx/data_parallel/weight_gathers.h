@@ -1,9 +1,9 @@
 #pragma once
 // Gathers of weights that are cut over the data-parallel ranks (ZeRO stage 3; Rajbhandari et al.,
 // 2020). Each rank keeps its part in memory or in a file. A unit's weights are gathered some units
-// before its passes, into memory that is planned with the saved tensors, and freed after the
-// passes. A single rank reads its weights from the file; several ranks read their parts a moment
-// before the gather begins.
+// before its passes, into memory that is planned with the saved tensors, and freed after them. A
+// single rank reads its weights from the file. Of several ranks each reads its part one moment
+// before the gather starts.
 
 #include <map>
 #include <vector>
@@ -16,20 +16,20 @@ namespace phalanx {
 
 class WeightGathers final : public nn::PassStates {
  public:
-  // `data`: the ranks that have the parts; null: this one has all parts. All must outlive this.
+  // `data`: the ranks that have the parts; null: this rank has all. All must outlive this.
   WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks, Communicator* data,
                 const GatherOptions& options);
 
-  // What passes read; an empty tensor if the weight is not here now.
+  // The weights for passes; an empty tensor if a weight is not whole now.
   nn::Weights weights() const { return {weights_}; }
   // Before the passes of a step or an evaluation.
   void begin(Context& context) { context_ = &context; }
-  // From now on the observer is told of every move; null: nobody is.
+  // Tells the observer of every move from now on; null: none.
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
   void enter(int chunk, const nn::PassOrder& order, bool forward,
-             std::span<const Tensor> blocks) override;
+             std::span<const Tensor> lent) override;
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
   void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
              const nn::UnitTensors& tensors) override;
@@ -40,13 +40,13 @@ class WeightGathers final : public nn::PassStates {
   std::int64_t own_elements(int group) const;
   std::vector<WeightHold> holds(int chunk, const nn::PassOrder& order) const;
   const UnitOrder& units() const { return chunks_[static_cast<std::size_t>(chunk_)]; }
-  // Starts to read what lies in a file, into the memory for this rank's part or for the whole.
+  // Starts to read a group from the file, into the memory for this rank's part or for the whole.
   void read(std::size_t hold);
   void gather(std::size_t hold);
-  // Whether this rank's parts are read from a file into memory of their own.
-  bool has_own_blocks() const { return data_ != nullptr && parameters_->weight_file() != nullptr; }
-  // From now on passes find the group's weights in the block; with an empty one nowhere.
-  void set_group_weights(int group, const Tensor& block);
+  // Whether this rank's parts are read from a file into separate memory.
+  bool reads_own_parts() const { return data_ != nullptr && parameters_->weight_file() != nullptr; }
+  // Passes read the group's weights in `whole` from now on; empty: they are freed.
+  void set_group_weights(int group, const Tensor& whole);
 
   const ParameterStore* parameters_;
   std::vector<UnitOrder> chunks_;
@@ -60,13 +60,13 @@ class WeightGathers final : public nn::PassStates {
   int chunk_ = -1;
   nn::PassOrder order_;
   std::vector<WeightHold> holds_;
-  std::vector<Tensor> blocks_;              // by hold
+  std::vector<Tensor> whole_;               // by hold: a group's whole weights
   std::vector<Tensor> own_;                 // by hold: memory for this rank's part from a file
   std::vector<bool> is_there_;              // by hold: passes may read it
   std::vector<std::vector<Work>> reads_;    // by hold: of its tiles
   std::vector<std::vector<Work>> gathers_;  // by hold: the messages of its buckets
-  std::size_t begun_ = 0;                   // so many holds have begun to be gathered
-  std::size_t read_ = 0;                    // so many have begun to be read
+  std::size_t begun_ = 0;                   // this many gathers have started
+  std::size_t read_ = 0;                    // this many reads have started
 };
 
 }  // namespace phalanx

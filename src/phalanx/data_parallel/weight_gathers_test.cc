@@ -31,8 +31,8 @@ struct Gathered {
   }
 };
 
-// A rank whose microbatches' passes run unit by unit. What a block holds outside the moments it was
-// asked for is somebody else's.
+// A rank that runs the passes of microbatches unit by unit. It overwrites lent memory outside the
+// moments for which it was requested.
 class GatheringRank {
  public:
   GatheringRank(Communicator& world, const Gathered& how)
@@ -43,7 +43,7 @@ class GatheringRank {
     stores_.recorder.clear();
   }
 
-  // Of a whole weight, which every step changes.
+  // A value of a whole weight, which every step changes.
   static double value(ParamId id, std::int64_t element, int step) {
     return noise(static_cast<std::uint64_t>(100 * step + id), static_cast<std::uint64_t>(element));
   }
@@ -60,26 +60,26 @@ class GatheringRank {
     }
   }
 
-  // A microbatch's blocks.
+  // The lent tensors of a microbatch.
   std::vector<Tensor> allocate(const PassOrder& passes) {
-    std::vector<Tensor> blocks;
-    for (const SavedTensor& block : gathers_.lent_tensors(0, passes)) {
-      blocks.push_back(stores_.memory.allocate(block.dtype, block.shape));
+    std::vector<Tensor> lent;
+    for (const SavedTensor& tensor : gathers_.lent_tensors(0, passes)) {
+      lent.push_back(stores_.memory.allocate(tensor.dtype, tensor.shape));
     }
-    return blocks;
+    return lent;
   }
-  void forward(const PassOrder& passes, const std::vector<Tensor>& blocks) {
-    gathers_.enter(0, passes, true, blocks);
+  void forward(const PassOrder& passes, const std::vector<Tensor>& lent) {
+    gathers_.enter(0, passes, true, lent);
     for (int u = 0; u < order_.size(); ++u) {
-      take_away(passes, blocks, order_.forward_moment(u));
+      fill_unlent(passes, lent, order_.forward_moment(u));
       begin(u, PassKind::kForward);
       end(u, PassKind::kForward);
     }
   }
-  void backward(const PassOrder& passes, const std::vector<Tensor>& blocks) {
-    gathers_.enter(0, passes, false, blocks);
+  void backward(const PassOrder& passes, const std::vector<Tensor>& lent) {
+    gathers_.enter(0, passes, false, lent);
     for (int u = order_.size(); u-- > 0;) {
-      take_away(passes, blocks, order_.backward_moment(u));
+      fill_unlent(passes, lent, order_.backward_moment(u));
       for (int other = 0; other < order_.size(); ++other) {
         const int until = order_.units[static_cast<std::size_t>(other)].recomputed_until;
         if (until == u) begin(other, PassKind::kRecompute);
@@ -116,11 +116,11 @@ class GatheringRank {
     return point.pass == PassKind::kForward ? order_.forward_moment(point.unit)
                                             : order_.backward_moment(point.unit);
   }
-  void take_away(const PassOrder& passes, const std::vector<Tensor>& blocks, int now) {
+  void fill_unlent(const PassOrder& passes, const std::vector<Tensor>& lent, int now) {
     const std::vector<SavedTensor> lives = gathers_.lent_tensors(0, passes);
     for (std::size_t i = 0; i < lives.size(); ++i) {
       if (moment(lives[i].born) <= now && now <= moment(lives[i].last)) continue;
-      ops::fill(stores_.context, {.x = blocks[i], .value = std::nan("")});
+      ops::fill(stores_.context, {.x = lent[i], .value = std::nan("")});
     }
   }
   void begin(int unit, PassKind pass) {
@@ -131,7 +131,7 @@ class GatheringRank {
     const EmptyPass nothing(stores_.context, gathers_.weights());
     gathers_.after(*chunk_.units[static_cast<std::size_t>(unit)], pass, 0, nothing.tensors());
   }
-  // What the pass needs is there; and whatever is there is right.
+  // The pass has the weights that it needs, and all present weights are correct.
   void expect_weights(int unit, PassKind pass) {
     const nn::Unit& reader = *chunk_.units[static_cast<std::size_t>(unit)];
     const PassKind kind = pass == PassKind::kRecompute ? PassKind::kForward : pass;
@@ -169,7 +169,7 @@ std::vector<Gathered> all_ways() {
   return ways;
 }
 
-// Step by step: each with weights of its own, in training and in evaluation.
+// Every step has its own weights, in training and evaluation.
 TEST(WeightGathering, GivesEveryPassTheWeightsOfItsStep) {
   for (const Gathered& how : all_ways()) {
     SCOPED_TRACE(how.name());
@@ -182,9 +182,9 @@ TEST(WeightGathering, GivesEveryPassTheWeightsOfItsStep) {
       const auto evaluation = rank.allocate(kEvaluation);
       for (int step = 0; step < 2; ++step) {
         rank.set_weights(step);
-        for (const auto* blocks : {&first, &second}) {
-          rank.forward(kFollows, *blocks);
-          rank.backward(kFollows, *blocks);
+        for (const auto* lent : {&first, &second}) {
+          rank.forward(kFollows, *lent);
+          rank.backward(kFollows, *lent);
         }
         rank.forward(kEvaluation, evaluation);
       }
@@ -192,7 +192,7 @@ TEST(WeightGathering, GivesEveryPassTheWeightsOfItsStep) {
   }
 }
 
-TEST(WeightGathering, GoesOnWithTheMicrobatchWhosePassesRun) {
+TEST(WeightGathering, FollowsTheRunningMicrobatch) {
   for (const Gathered& how : all_ways()) {
     SCOPED_TRACE(how.name());
     run_local_ranks(how.ranks, {}, [&](Communicator& world) {
@@ -217,10 +217,10 @@ TEST(WeightGathering, SendsOneMessageForEachBucket) {
     for (const std::int64_t bucket_size : {0, 1}) {
       GatheringRank rank(world, {.bucket_size = bucket_size});
       constexpr PassOrder kFollows{.backward_follows = true};
-      const auto blocks = rank.allocate(kFollows);
+      const auto lent = rank.allocate(kFollows);
       rank.set_weights(0);
-      rank.forward(kFollows, blocks);
-      rank.backward(kFollows, blocks);
+      rank.forward(kFollows, lent);
+      rank.backward(kFollows, lent);
       const std::vector<int> times = {2, 1, 2, 2, 1};  // by group
       std::size_t messages = 0;
       std::int64_t elements = 0;
@@ -235,23 +235,23 @@ TEST(WeightGathering, SendsOneMessageForEachBucket) {
   });
 }
 
-// Blocks are of whole groups, in storage type; what stays has none.
-TEST(WeightGathering, AsksForBlocksOfWhatIsCut) {
+// Lent tensors have the size of whole groups, in storage type; uncut groups have none.
+TEST(WeightGathering, BorrowsMemoryForCutWeightsOnly) {
   run_local_ranks(2, {}, [](Communicator& world) {
     const GatheringRank rank(world, {.stays_below = 97});
     const StateLayout& states = rank.states();
     std::int64_t held = 0;
-    for (const SavedTensor& block : rank.gathers().lent_tensors(0, {.backward_follows = true})) {
-      EXPECT_EQ(block.dtype, DType::kF64);
-      held += block.shape.count();
+    for (const SavedTensor& tensor : rank.gathers().lent_tensors(0, {.backward_follows = true})) {
+      EXPECT_EQ(tensor.dtype, DType::kF64);
+      held += tensor.shape.count();
     }
-    // The word table and both layers' weights twice, positions once; norms and biases stay.
+    // The word table and both layers' weights twice, positions once; norms and biases stay whole.
     const auto region = [&](std::size_t group) { return states.flat().regions[group].count; };
     EXPECT_EQ(held, 2 * region(0) + region(1) + 2 * region(3) + 2 * region(5));
   });
 }
 
-TEST(WeightGathering, IsOfWeightsThatAreCut) {
+TEST(WeightGathering, RequiresCutWeights) {
   run_local_ranks(1, {}, [](Communicator& world) {
     const UnitChunk chunk;
     const StoreRank stores(chunk.table, {.weights = true, .groups = chunk.groups(0)});

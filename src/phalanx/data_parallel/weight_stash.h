@@ -1,7 +1,6 @@
 #pragma once
-// Older versions of a rank's weights, for the backward passes of microbatches whose forward passes
-// read them (PipeDream's weight stashing, Harlap et al., 2018; double buffering, Narayanan et al.,
-// 2020).
+// Older versions of a rank's weights, for backward passes whose forward passes read them
+// (PipeDream's weight stashing, Harlap et al., 2018; double buffering, Narayanan et al., 2020).
 
 #include <vector>
 
@@ -11,15 +10,14 @@ namespace phalanx {
 
 class WeightStash {
  public:
-  // Memory for `versions` of the weights. The newest version is the store's own. The store must
-  // outlive this.
+  // Memory for `versions` of the weights. The store holds the newest and must outlive this.
   WeightStash(const ParameterStore& parameters, int versions, Arena& arena);
 
   // The store's weights become version 0, the only one.
   void begin() { newest_ = 0; }
-  // Before an update: copies the weights; the version after the update is the newest, plus one.
+  // Before an update: copies the weights. The update makes version newest + 1.
   void keep(Context& context);
-  // An older version. InternalError if it is not kept any more.
+  // An older version. InternalError if it is no longer kept.
   nn::Weights weights(int version) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 class WeightStashTest : public testing::TestWithParam<DType> {
  protected:
-  // As an update of the optimizer would.
+  // Changes the weights as an update would.
   void set_weights(int version) const {
     for (ParamId id = 0; id < rank_.table.size(); ++id) {
       set_each(rank_.parameters.weight(id), [&](std::int64_t i) { return value(version, id, i); });
@@ -39,7 +39,7 @@ class WeightStashTest : public testing::TestWithParam<DType> {
   Arena arena_ = Arena("stash", 8 << 20);
 };
 
-// Three versions, the newest in the store: two before it.
+// Three versions: the newest in the store, two older ones here.
 TEST_P(WeightStashTest, KeepsTheVersionsBeforeTheNewest) {
   WeightStash stash(rank_.parameters, 3, arena_);
   stash.begin();
@@ -56,14 +56,14 @@ TEST_P(WeightStashTest, KeepsTheVersionsBeforeTheNewest) {
   }
 }
 
-TEST_P(WeightStashTest, BeginsAgainWithoutOldVersions) {
+TEST_P(WeightStashTest, BeginDropsOldVersions) {
   WeightStash stash(rank_.parameters, 2, arena_);
   stash.begin();
   set_weights(0);
   stash.keep(rank_.context);
   set_weights(1);
   expect_version(stash, 0);
-  stash.begin();  // what was version 1 is version 0
+  stash.begin();  // version 1 becomes version 0
   EXPECT_THROW(stash.weights(0), InternalError);
   set_weights(0);
   stash.keep(rank_.context);
@@ -71,7 +71,7 @@ TEST_P(WeightStashTest, BeginsAgainWithoutOldVersions) {
   expect_version(stash, 0);
 }
 
-// The last stage of a pipeline reads the newest weights alone, and keeps nothing.
+// The last stage of a pipeline reads only the newest weights and keeps none.
 TEST_P(WeightStashTest, OneVersionTakesNoMemory) {
   WeightStash stash(rank_.parameters, 1, arena_);
   EXPECT_EQ(arena_.high_water(), 0);

@@ -25,10 +25,13 @@ constexpr std::string_view member_name() {
   return member.substr(member.rfind(':') + 1);
 }
 
-// The row of a flag that sets the member.
+// The row of a flag that sets the member; `spec` is what else there is to say of it.
 template <auto kMember>
-constexpr TrainFlag works(std::string_view section, const FlagSpec& spec) {
+constexpr TrainFlag works(std::string_view section, std::string_view name, std::string_view help,
+                          FlagSpec spec = {}) {
   using Part = decltype(part_with(kMember));
+  spec.name = name;
+  spec.help = help;
   return {.section = section,
           .spec = spec,
           .target = [](TrainConfig& config) -> FlagTarget {

@@ -4,216 +4,177 @@
 namespace phalanx {
 namespace {
 
+using enum ResumeClass;
+
 constexpr TrainFlag kRunRows[] = {
-    works<&RunConfig::train_iters>(kTraining, {.name = "--train-iters",
-                                               .help = "Iterations to train for",
-                                               .range = from_to(0, kMostExact),
-                                               .resume = ResumeClass::kWarned}),
-    works<&RunConfig::train_samples>(kTraining,
-                                     {.name = "--train-samples",
-                                      .help = "Samples to train for, instead of --train-iters",
-                                      .range = from_to(0, kMostExact),
-                                      .resume = ResumeClass::kWarned}),
-    works<&RunConfig::exit_interval>(kTraining,
-                                     {.name = "--exit-interval",
-                                      .help = "Save and exit at a multiple of this iteration",
-                                      .range = from_to(0, kMostExact)}),
-    works<&RunConfig::exit_duration_in_mins>(kTraining, {.name = "--exit-duration-in-mins",
-                                                         .help = "Save and exit after this time",
-                                                         .range = at_least(0)}),
+    works<&RunConfig::train_iters>(kTraining, "--train-iters", "Iterations to train for",
+                                   {.range = from_to(0, kMostExact), .resume = kWarned}),
+    works<&RunConfig::train_samples>(kTraining, "--train-samples",
+                                     "Samples to train for, instead of --train-iters",
+                                     {.range = from_to(0, kMostExact), .resume = kWarned}),
+    works<&RunConfig::exit_interval>(kTraining, "--exit-interval",
+                                     "Save and exit at a multiple of this iteration",
+                                     {.range = from_to(0, kMostExact)}),
+    works<&RunConfig::exit_duration_in_mins>(kTraining, "--exit-duration-in-mins",
+                                             "Save and exit after this time",
+                                             {.range = at_least(0)}),
     works<&RunConfig::exit_signal>(
-        kTraining, {.name = "--exit-signal",
-                    .help = "A signal that lets a run finish its step, save and leave, as SIGTERM "
-                            "and SIGINT always do",
-                    .value_name = "NAME",
-                    .choices = "SIGTERM SIGINT SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGXCPU"}),
+        kTraining, "--exit-signal",
+        "A signal that lets a run finish its step, save and leave, as SIGTERM and SIGINT always do",
+        {.value_name = "NAME", .choices = "SIGTERM SIGINT SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGXCPU"}),
     works<&RunConfig::iterations_to_skip>(
-        kTraining, {.name = "--iterations-to-skip",
-                    .help = "Iterations, by their number in the log, whose samples are consumed "
-                            "and nothing more",
-                    .resume = ResumeClass::kWarned}),
+        kTraining, "--iterations-to-skip",
+        "Iterations, by their number in the log, whose samples are consumed and nothing more",
+        {.resume = kWarned}),
     works<&RunConfig::no_check_for_nan_in_loss_and_grad>(
-        kTraining, {.name = "--no-check-for-nan-in-loss-and-grad",
-                    .yaml_keys = "!check_for_nan_in_loss_and_grad",
-                    .help = "A step whose gradient is not finite is left out and counted, where "
-                            "without a loss scale it would end the run"}),
+        kTraining, "--no-check-for-nan-in-loss-and-grad",
+        "A step whose gradient is not finite is left out and counted, where without a loss scale "
+        "it would end the run",
+        {.yaml_keys = "!check_for_nan_in_loss_and_grad"}),
     works<&RunConfig::check_weight_hash_across_dp_replicas_interval>(
-        kTraining,
-        {.name = "--check-weight-hash-across-dp-replicas-interval",
-         .help = "Iterations between comparisons of all data-parallel ranks' weights, and "
-                 "of weights that pipeline ranks share; a difference ends the run (0: "
-                 "never)",
-         .range = from_to(0, kMostExact)}),
+        kTraining, "--check-weight-hash-across-dp-replicas-interval",
+        "Iterations between comparisons of all data-parallel ranks' weights, and of weights that "
+        "pipeline ranks share; a difference ends the run (0: never)",
+        {.range = from_to(0, kMostExact)}),
     // NumPy's generators, which order the data, take 32 bits.
-    works<&RunConfig::seed>(kTraining, {.name = "--seed",
-                                        .help = "Seed of initialisation, dropout and data order",
-                                        .range = from_to(1, 4294967295.0),
-                                        .resume = ResumeClass::kFixed}),
+    works<&RunConfig::seed>(kTraining, "--seed", "Seed of initialisation, dropout and data order",
+                            {.range = from_to(1, 4294967295.0), .resume = kFixed}),
 
     works<&RunConfig::distributed_timeout_minutes>(
-        kRanks, {.name = "--distributed-timeout-minutes",
-                 .help = "How long a rank waits for the others before the run ends",
-                 .range = above(0)}),
+        kRanks, "--distributed-timeout-minutes",
+        "How long a rank waits for the others before the run ends", {.range = above(0)}),
     works<&RunConfig::hang_timeout_s>(
-        kRanks, {.name = "--hang-timeout-s",
-                 .help = "How long a rank that is a process may make no progress, no message, "
-                         "kernel or block of a file, before the run ends (0: for ever; not given: "
-                         "60 s, or 20 times the slowest unit of the model by the plan)",
-                 .range = at_least(0)}),
+        kRanks, "--hang-timeout-s",
+        "How long a rank that is a process may make no progress, no message, kernel or block of a "
+        "file, before the run ends (0: for ever; not given: 60 s, or 20 times the slowest unit of "
+        "the model by the plan)",
+        {.range = at_least(0)}),
     works<&RunConfig::silence_timeout_s>(
-        kRanks, {.name = "--silence-timeout-s",
-                 .help = "How long nothing may be heard of a rank that is a process before the run "
-                         "ends (not given: 10 s within a host, 60 s between hosts)",
-                 .range = above(0)}),
+        kRanks, "--silence-timeout-s",
+        "How long nothing may be heard of a rank that is a process before the run ends (not given: "
+        "10 s within a host, 60 s between hosts)",
+        {.range = above(0)}),
     works<&RunConfig::rdzv_secret_file>(
-        kRanks, {.name = "--rdzv-secret-file",
-                 .help = "The secret that ranks of several hosts prove to each other, a file that "
-                         "its owner alone may read (environment: PHALANX_RDZV_SECRET_FILE)",
-                 .value_name = "FILE"}),
-    works<&RunConfig::rdzv_insecure>(
-        kRanks, {.name = "--rdzv-insecure",
-                 .help = "Ranks of several hosts join without a secret: whoever reaches the port "
-                         "may (environment: PHALANX_RDZV_INSECURE=1)",
-                 .excludes = "--rdzv-secret-file"}),
+        kRanks, "--rdzv-secret-file",
+        "The secret that ranks of several hosts prove to each other, a file that its owner alone "
+        "may read (environment: PHALANX_RDZV_SECRET_FILE)",
+        {.value_name = "FILE"}),
+    works<&RunConfig::rdzv_insecure>(kRanks, "--rdzv-insecure",
+                                     "Ranks of several hosts join without a secret: whoever "
+                                     "reaches the port may (environment: PHALANX_RDZV_INSECURE=1)",
+                                     {.excludes = "--rdzv-secret-file"}),
     works<&RunConfig::rdzv_bind_any>(
-        kRanks, {.name = "--rdzv-bind-any",
-                 .help = "The rendezvous listens on all interfaces, not on MASTER_ADDR's alone"}),
+        kRanks, "--rdzv-bind-any",
+        "The rendezvous listens on all interfaces, not on MASTER_ADDR's alone"),
 
-    works<&RunConfig::save>(kCheckpoints, {.name = "--save",
-                                           .help = "Directory for checkpoints and metrics.jsonl",
-                                           .value_name = "DIR"}),
-    works<&RunConfig::save_interval>(kCheckpoints, {.name = "--save-interval",
-                                                    .help = "Iterations between checkpoints",
-                                                    .range = from_to(1, kMostExact),
-                                                    .needs = "--save"}),
-    works<&RunConfig::load>(
-        kCheckpoints, {.name = "--load", .help = "Directory to resume from", .value_name = "DIR"}),
-    works<&RunConfig::pretrained_checkpoint>(
-        kCheckpoints, {.name = "--pretrained-checkpoint",
-                       .help = "Where --load has no checkpoint: start a new run from the weights "
-                               "in this directory, at iteration 0",
-                       .value_name = "DIR",
-                       .excludes = "--finetune"}),
-    works<&RunConfig::ckpt_step>(kCheckpoints,
-                                 {.name = "--ckpt-step",
-                                  .help = "Iteration to load instead of the latest (0: the latest)",
-                                  .range = from_to(0, kMostExact),
-                                  .needs = "--load"}),
-    works<&RunConfig::no_save_optim>(
-        kCheckpoints, {.name = "--no-save-optim", .help = "Save weights only", .needs = "--save"}),
-    works<&RunConfig::no_load_optim>(
-        kCheckpoints, {.name = "--no-load-optim", .help = "Load weights only", .needs = "--load"}),
-    works<&RunConfig::finetune>(
-        kCheckpoints, {.name = "--finetune",
-                       .help = "Start a new run from the weights: iteration 0, no optimizer state",
-                       .needs = "--load"}),
+    works<&RunConfig::save>(kCheckpoints, "--save", "Directory for checkpoints and metrics.jsonl",
+                            {.value_name = "DIR"}),
+    works<&RunConfig::save_interval>(kCheckpoints, "--save-interval",
+                                     "Iterations between checkpoints",
+                                     {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::load>(kCheckpoints, "--load", "Directory to resume from",
+                            {.value_name = "DIR"}),
+    works<&RunConfig::pretrained_checkpoint>(kCheckpoints, "--pretrained-checkpoint",
+                                             "Where --load has no checkpoint: start a new run from "
+                                             "the weights in this directory, at iteration 0",
+                                             {.value_name = "DIR", .excludes = "--finetune"}),
+    works<&RunConfig::ckpt_step>(kCheckpoints, "--ckpt-step",
+                                 "Iteration to load instead of the latest (0: the latest)",
+                                 {.range = from_to(0, kMostExact), .needs = "--load"}),
+    works<&RunConfig::no_save_optim>(kCheckpoints, "--no-save-optim", "Save weights only",
+                                     {.needs = "--save"}),
+    works<&RunConfig::no_load_optim>(kCheckpoints, "--no-load-optim", "Load weights only",
+                                     {.needs = "--load"}),
+    works<&RunConfig::finetune>(kCheckpoints, "--finetune",
+                                "Start a new run from the weights: iteration 0, no optimizer state",
+                                {.needs = "--load"}),
     works<&RunConfig::use_checkpoint_args>(
-        kCheckpoints, {.name = "--use-checkpoint-args",
-                       .help = "The checkpoint's model flags apply where none are given",
-                       .needs = "--load --pretrained-checkpoint"}),
+        kCheckpoints, "--use-checkpoint-args",
+        "The checkpoint's model flags apply where none are given",
+        {.needs = "--load --pretrained-checkpoint"}),
     works<&RunConfig::exit_on_missing_checkpoint>(
-        kCheckpoints,
-        {.name = "--exit-on-missing-checkpoint",
-         .help = "Fail where --load has no checkpoint, instead of starting from random",
-         .needs = "--load"}),
-    works<&RunConfig::keep_last>(kCheckpoints, {.name = "--keep-last",
-                                                .help = "Checkpoints to keep",
-                                                .range = from_to(1, kMostExact),
-                                                .needs = "--save"}),
-    works<&RunConfig::overwrite>(
-        kCheckpoints, {.name = "--overwrite",
-                       .help = "Move another run, or later checkpoints, in --save to abandoned-N",
-                       .needs = "--save"}),
+        kCheckpoints, "--exit-on-missing-checkpoint",
+        "Fail where --load has no checkpoint, instead of starting from random",
+        {.needs = "--load"}),
+    works<&RunConfig::keep_last>(kCheckpoints, "--keep-last", "Checkpoints to keep",
+                                 {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::overwrite>(kCheckpoints, "--overwrite",
+                                 "Move another run, or later checkpoints, in --save to abandoned-N",
+                                 {.needs = "--save"}),
     works<&RunConfig::allow_changed>(
-        kCheckpoints, {.name = "--allow-changed",
-                       .help = "Flags that may differ from the checkpoint's although that changes "
-                               "the run: A,B",
-                       .value_name = "FLAG",
-                       .needs = "--load",
-                       .accumulates = true}),
+        kCheckpoints, "--allow-changed",
+        "Flags that may differ from the checkpoint's although that changes the run: A,B",
+        {.value_name = "FLAG", .needs = "--load", .accumulates = true}),
 
-    works<&RunConfig::eval_iters>(kValidation, {.name = "--eval-iters",
-                                                .help = "Iterations of an evaluation (0: none)",
-                                                .range = from_to(0, kMostExact)}),
-    works<&RunConfig::eval_interval>(kValidation,
-                                     {.name = "--eval-interval",
-                                      .help = "Iterations between evaluations (0: at the end)",
-                                      .range = from_to(0, kMostExact)}),
+    works<&RunConfig::eval_iters>(kValidation, "--eval-iters",
+                                  "Iterations of an evaluation (0: none)",
+                                  {.range = from_to(0, kMostExact)}),
+    works<&RunConfig::eval_interval>(kValidation, "--eval-interval",
+                                     "Iterations between evaluations (0: at the end)",
+                                     {.range = from_to(0, kMostExact)}),
     works<&RunConfig::skip_train>(
-        kValidation, {.name = "--skip-train",
-                      .help = "No training: only the evaluations that follow the last iteration"}),
+        kValidation, "--skip-train",
+        "No training: only the evaluations that follow the last iteration"),
 
-    works<&RunConfig::log_interval>(kLogging, {.name = "--log-interval",
-                                               .help = "Iterations between log lines",
-                                               .range = from_to(1, kMostExact)}),
-    works<&RunConfig::log_throughput>(
-        kLogging, {.name = "--log-throughput", .help = "TFLOP/s of each rank in the log line"}),
-    works<&OptimizerConfig::log_params_norm>(
-        kLogging, {.name = "--log-params-norm", .help = "The norm of all weights in the log line"}),
-    works<&RunConfig::log_memory_interval>(
-        kLogging, {.name = "--log-memory-interval",
-                   .help = "Iterations between lines of the memory that ranks hold (0: one line, "
-                           "after the first log line)",
-                   .range = from_to(0, kMostExact)}),
-    works<&RunConfig::timing_log_level>(
-        kLogging, {.name = "--timing-log-level",
-                   .help = "Timers behind a log line: 0 none, 1 the parts of an iteration, 2 also "
-                           "those of its passes and messages",
-                   .range = from_to(0, 2)}),
+    works<&RunConfig::log_interval>(kLogging, "--log-interval", "Iterations between log lines",
+                                    {.range = from_to(1, kMostExact)}),
+    works<&RunConfig::log_throughput>(kLogging, "--log-throughput",
+                                      "TFLOP/s of each rank in the log line"),
+    works<&OptimizerConfig::log_params_norm>(kLogging, "--log-params-norm",
+                                             "The norm of all weights in the log line"),
+    works<&RunConfig::log_memory_interval>(kLogging, "--log-memory-interval",
+                                           "Iterations between lines of the memory that ranks hold "
+                                           "(0: one line, after the first log line)",
+                                           {.range = from_to(0, kMostExact)}),
+    works<&RunConfig::timing_log_level>(kLogging, "--timing-log-level",
+                                        "Timers behind a log line: 0 none, 1 the parts of an "
+                                        "iteration, 2 also those of its passes and messages",
+                                        {.range = from_to(0, 2)}),
     works<&RunConfig::timing_log_option>(
-        kLogging, {.name = "--timing-log-option",
-                   .help = "Of a timer show the largest over ranks, the least and the largest, or "
-                           "every rank's",
-                   .choices = "max minmax all"}),
-    works<&RunConfig::tensorboard_dir>(
-        kLogging, {.name = "--tensorboard-dir",
-                   .help = "Directory for the event files that TensorBoard shows",
-                   .value_name = "DIR"}),
-    works<&RunConfig::tensorboard_log_interval>(
-        kLogging, {.name = "--tensorboard-log-interval",
-                   .help = "Iterations between events in --tensorboard-dir",
-                   .range = from_to(1, kMostExact)}),
+        kLogging, "--timing-log-option",
+        "Of a timer show the largest over ranks, the least and the largest, or every rank's",
+        {.choices = "max minmax all"}),
+    works<&RunConfig::tensorboard_dir>(kLogging, "--tensorboard-dir",
+                                       "Directory for the event files that TensorBoard shows",
+                                       {.value_name = "DIR"}),
+    works<&RunConfig::tensorboard_log_interval>(kLogging, "--tensorboard-log-interval",
+                                                "Iterations between events in --tensorboard-dir",
+                                                {.range = from_to(1, kMostExact)}),
     works<&RunConfig::tensorboard_queue_size>(
-        kLogging, {.name = "--tensorboard-queue-size",
-                   .help = "Events that are kept, for two minutes at most, before they are written",
-                   .range = from_to(1, kMostInt32)}),
+        kLogging, "--tensorboard-queue-size",
+        "Events that are kept, for two minutes at most, before they are written",
+        {.range = from_to(1, kMostInt32)}),
     works<&RunConfig::log_timers_to_tensorboard>(
-        kLogging, {.name = "--log-timers-to-tensorboard",
-                   .help = "Iteration times, and the timers of --timing-log-level, in TensorBoard",
-                   .needs = "--tensorboard-dir"}),
-    works<&RunConfig::log_batch_size_to_tensorboard>(
-        kLogging, {.name = "--log-batch-size-to-tensorboard",
-                   .help = "The global batch size in TensorBoard",
-                   .needs = "--tensorboard-dir"}),
+        kLogging, "--log-timers-to-tensorboard",
+        "Iteration times, and the timers of --timing-log-level, in TensorBoard",
+        {.needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_batch_size_to_tensorboard>(kLogging, "--log-batch-size-to-tensorboard",
+                                                     "The global batch size in TensorBoard",
+                                                     {.needs = "--tensorboard-dir"}),
     works<&RunConfig::log_memory_to_tensorboard>(
-        kLogging, {.name = "--log-memory-to-tensorboard",
-                   .help = "Memory in TensorBoard: of the arenas, and resident",
-                   .needs = "--tensorboard-dir"}),
-    works<&RunConfig::log_world_size_to_tensorboard>(kLogging,
-                                                     {.name = "--log-world-size-to-tensorboard",
-                                                      .help = "The number of ranks in TensorBoard",
-                                                      .needs = "--tensorboard-dir"}),
+        kLogging, "--log-memory-to-tensorboard",
+        "Memory in TensorBoard: of the arenas, and resident", {.needs = "--tensorboard-dir"}),
+    works<&RunConfig::log_world_size_to_tensorboard>(kLogging, "--log-world-size-to-tensorboard",
+                                                     "The number of ranks in TensorBoard",
+                                                     {.needs = "--tensorboard-dir"}),
     works<&RunConfig::log_validation_ppl_to_tensorboard>(
-        kLogging, {.name = "--log-validation-ppl-to-tensorboard",
-                   .help = "Perplexities of evaluations in TensorBoard",
-                   .needs = "--tensorboard-dir"}),
+        kLogging, "--log-validation-ppl-to-tensorboard",
+        "Perplexities of evaluations in TensorBoard", {.needs = "--tensorboard-dir"}),
     works<&RunConfig::no_log_learning_rate_to_tensorboard>(
-        kLogging, {.name = "--no-log-learning-rate-to-tensorboard",
-                   .aliases = "--no-log-learnig-rate-to-tensorboard",
-                   .yaml_keys = "!log_learning_rate_to_tensorboard",
-                   .help = "No learning rate in TensorBoard"}),
+        kLogging, "--no-log-learning-rate-to-tensorboard", "No learning rate in TensorBoard",
+        {.aliases = "--no-log-learnig-rate-to-tensorboard",
+         .yaml_keys = "!log_learning_rate_to_tensorboard"}),
     works<&RunConfig::no_log_loss_scale_to_tensorboard>(
-        kLogging, {.name = "--no-log-loss-scale-to-tensorboard",
-                   .yaml_keys = "!log_loss_scale_to_tensorboard",
-                   .help = "No loss scale in TensorBoard"}),
-    works<&RunConfig::trace>(kLogging, {.name = "--trace",
-                                        .help = "The timeline of the last iteration: FILE.json for "
-                                                "Perfetto, beside it FILE.svg and FILE.txt",
-                                        .value_name = "FILE.json"}),
+        kLogging, "--no-log-loss-scale-to-tensorboard", "No loss scale in TensorBoard",
+        {.yaml_keys = "!log_loss_scale_to_tensorboard"}),
+    works<&RunConfig::trace>(kLogging, "--trace",
+                             "The timeline of the last iteration: FILE.json for Perfetto, beside "
+                             "it FILE.svg and FILE.txt",
+                             {.value_name = "FILE.json"}),
 
     works<&RunConfig::allow_overcommit>(
-        kOwn, {.name = "--allow-overcommit",
-               .help = "Begin although the memory plan is above what this machine has available"}),
+        kOwn, "--allow-overcommit",
+        "Begin although the memory plan is above what this machine has available"),
 };
 
 }  // namespace

@@ -6,363 +6,101 @@
 
 namespace phalanx {
 
-// One a line.
 inline constexpr std::string_view kSpellings = R"(
---account-for-embedding-in-pipeline-split
---account-for-loss-in-pipeline-split
---accumulate-allreduce-grads-in-fp32
---activation-offload-fraction
---activations-checkpoint-method
---activations-checkpoint-num-layers
---adam-beta1
---adam-beta2
---adam-eps
---add-qkv-bias
---adlr-autoresume
---adlr-autoresume-interval
---apply-layernorm-1p
---apply-query-key-layer-scaling
---apply-residual-connection-post-layernorm
---async-save
---async-strategy
---attention-backend
---attention-dropout
---attention-softmax-in-fp32
---auto-detect-ckpt-format
---batch-size
---bert-no-binary-head
---bf16
---calc-ft-timeouts
---calculate-per-token-loss
---check-weight-hash-across-dp-replicas-interval
---checkpoint-activations
---checkpoint-num-layers
---ckpt-assume-constant-structure
---ckpt-convert-format
---ckpt-convert-save
---ckpt-format
---ckpt-fully-parallel-load
---ckpt-step
---clip-grad
---config-logger-dir
---context-parallel-size
---cp-comm-type
---cpu-offloading
---cpu-offloading-activations
---cpu-offloading-num-layers
---cpu-offloading-weights
---cross-entropy-loss-fusion
---cuda-graph-impl
---cuda-graph-scope
---cuda-graph-warmup-steps
---data-args-path
---data-cache-path
---data-impl
---data-parallel-random-init
---data-parallel-sharding-strategy
---data-path
---dataloader-type
---ddp-average-in-collective
---ddp-bucket-size
---DDP-impl
---ddp-num-buckets
---ddp-pad-buckets-for-high-nccl-busbw
---decoder-first-pipeline-num-layers
---decoder-last-pipeline-num-layers
---decoder-num-layers
---decoder-seq-length
---decoupled-lr
---decoupled-min-lr
---decrease-batch-size-if-needed
---deepspeed
---deepspeed-activation-checkpointing
---defer-embedding-wgrad-compute
---delay-offload-until-cuda-graph
---delay-param-gather
---delay-wgrad-compute
---delta-offload-bytes-across-pp-ranks
---disable-bias-linear
---disable-jit-fuser
---disable-straggler-on-startup
---dist-ckpt-save-pre-mcore-014
---dist-ckpt-strictness
---distrib-optim-fully-reshardable-mem-efficient
---distribute-checkpointed-activations
---distribute-saved-activations
---distributed-backend
---distributed-timeout-minutes
---empty-unused-memory-level
---enable-cuda-graph
---enable-ft-package
---enable-one-logger
---encoder-num-layers
---encoder-seq-length
---end-weight-decay
---eod-mask-loss
---eval-global-batch-size
---eval-interval
---eval-iters
---eval-micro-batch-size
---exit-duration-in-mins
---exit-interval
---exit-on-missing-checkpoint
---exit-signal
---exit-signal-handler
---exp-avg-dtype
---exp-avg-sq-dtype
---expert-model-parallel-size
---expert-tensor-parallel-size
---external-cuda-graph
---ffn-hidden-size
---fine-grained-activation-offloading
---finetune
---flight-recorder-dump-path
---fp16
---fp16-lm-cross-entropy
---fp32-residual-connection
---fp8-format
---fsdp-double-buffer
---fsdp-manual-registration
---full-validation
---global-batch-size
---grad-reduce-in-bf16
---group-query-attention
---hidden-dropout
---hidden-size
---hierarchical-context-parallel-sizes
---high-priority-stream-groups
---hysteresis
---inference-rng-tracker
---init-method-std
---init-method-xavier-uniform
---init-model-with-meta-device
---initial-loss-scale
---kv-channels
---layernorm-epsilon
---lazy-mpu-init
---load
---load-main-params-from-ckpt
---local-rank
---local_rank
---log-batch-size-to-tensorboard
---log-device-memory-used
---log-energy
---log-interval
---log-memory-to-tensorboard
---log-num-zeros-in-grad
---log-params-norm
---log-progress
---log-throughput
---log-timers-to-tensorboard
---log-validation-ppl-to-tensorboard
---log-world-size-to-tensorboard
---logging-level
---loss-scale
---loss-scale-window
---lr
---lr-decay-iters
---lr-decay-samples
---lr-decay-style
---lr-warmup-fraction
---lr-warmup-init
---lr-warmup-iters
---lr-warmup-samples
---lr-wsd-decay-iters
---lr-wsd-decay-samples
---lr-wsd-decay-style
---main-grads-dtype
---main-params-dtype
---make-vocab-size-divisible-by
---manual-gc
---manual-gc-interval
---mask-prob
---max-position-embeddings
---megatron-fsdp-grad-comm-dtype
---megatron-fsdp-main-grads-dtype
---megatron-fsdp-main-params-dtype
---megatron-fsdp-version
---memory-snapshot-path
---merge-file
---micro-batch-size
---microbatch-group-size-per-virtual-pipeline-stage
---min-loss-scale
---min-lr
---min-offloaded-tensor-size
---mmap-warmup
---mock-data
---model-parallel-size
---moe-aux-loss-coeff
---moe-router-topk
---moe-token-dispatcher-type
---multiple-validation-sets
---nccl-ub
---no-align-grad-reduce
---no-align-param-gather
---no-async-tensor-model-parallel-allreduce
---no-barrier-with-level-1-timing
---no-bias-dropout-fusion
---no-bias-gelu-fusion
---no-bias-swiglu-fusion
---no-check-for-nan-in-loss-and-grad
---no-ckpt-fully-parallel-save
---no-contiguous-buffers-in-local-ddp
---no-create-attention-mask-in-dataloader
---no-delay-grad-reduce
---no-gradient-accumulation-fusion
---no-initialization
---no-load-optim
---no-load-rng
---no-log-learnig-rate-to-tensorboard
---no-log-loss-scale-to-tensorboard
---no-masked-softmax-fusion
---no-mmap-bin-files
---no-overlap-p2p-communication
---no-persist-layer-norm
---no-pin-cpu-grads
---no-pin-cpu-params
---no-pipeline-parallel
---no-position-embedding
---no-query-key-layer-scaling
---no-rope-fusion
---no-save-optim
---no-save-rng
---no-scatter-gather-tensors-in-pipeline
---non-persistent-ckpt-type
---non-persistent-global-ckpt-dir
---non-persistent-local-ckpt-algo
---non-persistent-local-ckpt-dir
---non-persistent-save-interval
---norm-epsilon
---normalization
---num-attention-heads
---num-dataset-builder-threads
---num-distributed-optimizer-instances
---num-experts
---num-layers
---num-layers-per-virtual-pipeline-stage
---num-query-groups
---num-virtual-stages-per-pipeline-rank
---num-workers
---nvtx-ranges
---offload-modules
---onnx-safe
---openai-gelu
---optimizer
---optimizer-cpu-offload
---optimizer-offload-fraction
---outer-dp-sharding-strategy
---overlap-cpu-optimizer-d2h-h2d
---overlap-grad-reduce
---overlap-p2p-communication-warmup-flush
---overlap-param-gather
---overlap-param-gather-with-optimizer-step
---override-ckpt-iteration
---override-lr-scheduler
---override-opt-param-scheduler
---override-opt_param-scheduler
---per-split-data-args-path
---pipeline-model-parallel-layout
---pipeline-model-parallel-size
---pipeline-model-parallel-split-rank
---position-embedding-type
---pretrained-checkpoint
---pytorch-profiler-collect-callstack
---pytorch-profiler-collect-shapes
---qk-layernorm
---quick-geglu
---rampup-batch-size
---recompute-activations
---recompute-granularity
---recompute-method
---recompute-modules
---recompute-num-layers
---relative-attention-max-distance
---relative-attention-num-buckets
---reset-attention-mask
---reset-position-ids
---retriever-seq-length
---rope-scaling-factor
---rotary-base
---rotary-interleaved
---rotary-percent
---rotary-seq-len-interpolation-factor
---run-workload-inspector-server
---sample-rate
---save
---save-interval
---save-retain-interval
---seed
---seq-length
---sequence-parallel
---sgd-momentum
---sharp-enabled-group
---short-seq-prob
---skip-train
---split
---squared-relu
---standalone-embedding-stage
---start-eval-at-iter
---start-weight-decay
---step-batch-size-schedule
---straggler-ctrlr-port
---straggler-minmax-count
---suggested-communication-unit-size
---swiglu
---te-rng-tracker
---tensor-model-parallel-size
---tensorboard-dir
---tensorboard-log-interval
---tensorboard-queue-size
---test-data-path
---tiktoken-num-special-tokens
---tiktoken-pattern
---timing-log-level
---timing-log-option
---tokenizer-model
---tokenizer-type
---torch-fsdp2-no-reshard-after-forward
---tp-comm-bootstrap-backend
---tp-comm-overlap
---tp-comm-overlap-rs-dgrad
---train-data-path
---train-iters
---train-samples
---transformer-impl
---trust-remote-code
---untie-embeddings-and-output-weights
---use-checkpoint-args
---use-checkpoint-lr-scheduler
---use-checkpoint-opt-param-scheduler
---use-checkpoint-opt_param-scheduler
---use-contiguous-buffers-in-ddp
---use-cpu-initialization
---use-custom-fsdp
---use-dist-ckpt
---use-distributed-optimizer
---use-flash-attn
---use-megatron-fsdp
---use-mp-args-from-checkpoint-args
---use-nccl-ub
---use-precision-aware-optimizer
---use-ring-exchange-p2p
---use-rope-scaling
---use-rotary-position-embeddings
---use-sharp
---use-torch-fsdp2
---use-torch-optimizer-for-cpu-offload
---use-tp-pp-dp-mapping
---use-transformer-engine-op-fuser
---valid-data-path
---vocab-extra-ids
---vocab-file
---vocab-size
---wandb-exp-name
---wandb-project
---wandb-save-dir
---warmup
---weight-decay
---weight-decay-incr-style
---wgrad-deferral-limit
+--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
+--accumulate-allreduce-grads-in-fp32 --activation-offload-fraction --activations-checkpoint-method
+--activations-checkpoint-num-layers --adam-beta1 --adam-beta2 --adam-eps --add-qkv-bias
+--adlr-autoresume --adlr-autoresume-interval --apply-layernorm-1p --apply-query-key-layer-scaling
+--apply-residual-connection-post-layernorm --async-save --async-strategy --attention-backend
+--attention-dropout --attention-softmax-in-fp32 --auto-detect-ckpt-format --batch-size
+--bert-no-binary-head --bf16 --calc-ft-timeouts --calculate-per-token-loss
+--check-weight-hash-across-dp-replicas-interval --checkpoint-activations --checkpoint-num-layers
+--ckpt-assume-constant-structure --ckpt-convert-format --ckpt-convert-save --ckpt-format
+--ckpt-fully-parallel-load --ckpt-step --clip-grad --config-logger-dir --context-parallel-size
+--cp-comm-type --cpu-offloading --cpu-offloading-activations --cpu-offloading-num-layers
+--cpu-offloading-weights --cross-entropy-loss-fusion --cuda-graph-impl --cuda-graph-scope
+--cuda-graph-warmup-steps --data-args-path --data-cache-path --data-impl --data-parallel-random-init
+--data-parallel-sharding-strategy --data-path --dataloader-type --ddp-average-in-collective
+--ddp-bucket-size --DDP-impl --ddp-num-buckets --ddp-pad-buckets-for-high-nccl-busbw
+--decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers --decoder-num-layers
+--decoder-seq-length --decoupled-lr --decoupled-min-lr --decrease-batch-size-if-needed --deepspeed
+--deepspeed-activation-checkpointing --defer-embedding-wgrad-compute
+--delay-offload-until-cuda-graph --delay-param-gather --delay-wgrad-compute
+--delta-offload-bytes-across-pp-ranks --disable-bias-linear --disable-jit-fuser
+--disable-straggler-on-startup --dist-ckpt-save-pre-mcore-014 --dist-ckpt-strictness
+--distrib-optim-fully-reshardable-mem-efficient --distribute-checkpointed-activations
+--distribute-saved-activations --distributed-backend --distributed-timeout-minutes
+--empty-unused-memory-level --enable-cuda-graph --enable-ft-package --enable-one-logger
+--encoder-num-layers --encoder-seq-length --end-weight-decay --eod-mask-loss
+--eval-global-batch-size --eval-interval --eval-iters --eval-micro-batch-size
+--exit-duration-in-mins --exit-interval --exit-on-missing-checkpoint --exit-signal
+--exit-signal-handler --exp-avg-dtype --exp-avg-sq-dtype --expert-model-parallel-size
+--expert-tensor-parallel-size --external-cuda-graph --ffn-hidden-size
+--fine-grained-activation-offloading --finetune --flight-recorder-dump-path --fp16
+--fp16-lm-cross-entropy --fp32-residual-connection --fp8-format --fsdp-double-buffer
+--fsdp-manual-registration --full-validation --global-batch-size --grad-reduce-in-bf16
+--group-query-attention --hidden-dropout --hidden-size --hierarchical-context-parallel-sizes
+--high-priority-stream-groups --hysteresis --inference-rng-tracker --init-method-std
+--init-method-xavier-uniform --init-model-with-meta-device --initial-loss-scale --kv-channels
+--layernorm-epsilon --lazy-mpu-init --load --load-main-params-from-ckpt --local-rank --local_rank
+--log-batch-size-to-tensorboard --log-device-memory-used --log-energy --log-interval
+--log-memory-to-tensorboard --log-num-zeros-in-grad --log-params-norm --log-progress
+--log-throughput --log-timers-to-tensorboard --log-validation-ppl-to-tensorboard
+--log-world-size-to-tensorboard --logging-level --loss-scale --loss-scale-window --lr
+--lr-decay-iters --lr-decay-samples --lr-decay-style --lr-warmup-fraction --lr-warmup-init
+--lr-warmup-iters --lr-warmup-samples --lr-wsd-decay-iters --lr-wsd-decay-samples
+--lr-wsd-decay-style --main-grads-dtype --main-params-dtype --make-vocab-size-divisible-by
+--manual-gc --manual-gc-interval --mask-prob --max-position-embeddings
+--megatron-fsdp-grad-comm-dtype --megatron-fsdp-main-grads-dtype --megatron-fsdp-main-params-dtype
+--megatron-fsdp-version --memory-snapshot-path --merge-file --micro-batch-size
+--microbatch-group-size-per-virtual-pipeline-stage --min-loss-scale --min-lr
+--min-offloaded-tensor-size --mmap-warmup --mock-data --model-parallel-size --moe-aux-loss-coeff
+--moe-router-topk --moe-token-dispatcher-type --multiple-validation-sets --nccl-ub
+--no-align-grad-reduce --no-align-param-gather --no-async-tensor-model-parallel-allreduce
+--no-barrier-with-level-1-timing --no-bias-dropout-fusion --no-bias-gelu-fusion
+--no-bias-swiglu-fusion --no-check-for-nan-in-loss-and-grad --no-ckpt-fully-parallel-save
+--no-contiguous-buffers-in-local-ddp --no-create-attention-mask-in-dataloader --no-delay-grad-reduce
+--no-gradient-accumulation-fusion --no-initialization --no-load-optim --no-load-rng
+--no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --no-masked-softmax-fusion
+--no-mmap-bin-files --no-overlap-p2p-communication --no-persist-layer-norm --no-pin-cpu-grads
+--no-pin-cpu-params --no-pipeline-parallel --no-position-embedding --no-query-key-layer-scaling
+--no-rope-fusion --no-save-optim --no-save-rng --no-scatter-gather-tensors-in-pipeline
+--non-persistent-ckpt-type --non-persistent-global-ckpt-dir --non-persistent-local-ckpt-algo
+--non-persistent-local-ckpt-dir --non-persistent-save-interval --norm-epsilon --normalization
+--num-attention-heads --num-dataset-builder-threads --num-distributed-optimizer-instances
+--num-experts --num-layers --num-layers-per-virtual-pipeline-stage --num-query-groups
+--num-virtual-stages-per-pipeline-rank --num-workers --nvtx-ranges --offload-modules --onnx-safe
+--openai-gelu --optimizer --optimizer-cpu-offload --optimizer-offload-fraction
+--outer-dp-sharding-strategy --overlap-cpu-optimizer-d2h-h2d --overlap-grad-reduce
+--overlap-p2p-communication-warmup-flush --overlap-param-gather
+--overlap-param-gather-with-optimizer-step --override-ckpt-iteration --override-lr-scheduler
+--override-opt-param-scheduler --override-opt_param-scheduler --per-split-data-args-path
+--pipeline-model-parallel-layout --pipeline-model-parallel-size --pipeline-model-parallel-split-rank
+--position-embedding-type --pretrained-checkpoint --pytorch-profiler-collect-callstack
+--pytorch-profiler-collect-shapes --qk-layernorm --quick-geglu --rampup-batch-size
+--recompute-activations --recompute-granularity --recompute-method --recompute-modules
+--recompute-num-layers --relative-attention-max-distance --relative-attention-num-buckets
+--reset-attention-mask --reset-position-ids --retriever-seq-length --rope-scaling-factor
+--rotary-base --rotary-interleaved --rotary-percent --rotary-seq-len-interpolation-factor
+--run-workload-inspector-server --sample-rate --save --save-interval --save-retain-interval --seed
+--seq-length --sequence-parallel --sgd-momentum --sharp-enabled-group --short-seq-prob --skip-train
+--split --squared-relu --standalone-embedding-stage --start-eval-at-iter --start-weight-decay
+--step-batch-size-schedule --straggler-ctrlr-port --straggler-minmax-count
+--suggested-communication-unit-size --swiglu --te-rng-tracker --tensor-model-parallel-size
+--tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size --test-data-path
+--tiktoken-num-special-tokens --tiktoken-pattern --timing-log-level --timing-log-option
+--tokenizer-model --tokenizer-type --torch-fsdp2-no-reshard-after-forward
+--tp-comm-bootstrap-backend --tp-comm-overlap --tp-comm-overlap-rs-dgrad --train-data-path
+--train-iters --train-samples --transformer-impl --trust-remote-code
+--untie-embeddings-and-output-weights --use-checkpoint-args --use-checkpoint-lr-scheduler
+--use-checkpoint-opt-param-scheduler --use-checkpoint-opt_param-scheduler
+--use-contiguous-buffers-in-ddp --use-cpu-initialization --use-custom-fsdp --use-dist-ckpt
+--use-distributed-optimizer --use-flash-attn --use-megatron-fsdp --use-mp-args-from-checkpoint-args
+--use-nccl-ub --use-precision-aware-optimizer --use-ring-exchange-p2p --use-rope-scaling
+--use-rotary-position-embeddings --use-sharp --use-torch-fsdp2 --use-torch-optimizer-for-cpu-offload
+--use-tp-pp-dp-mapping --use-transformer-engine-op-fuser --valid-data-path --vocab-extra-ids
+--vocab-file --vocab-size --wandb-exp-name --wandb-project --wandb-save-dir --warmup --weight-decay
+--weight-decay-incr-style --wgrad-deferral-limit
 )";
 
 // A flag and the value that it has where it is not given.

@@ -4,54 +4,43 @@
 namespace phalanx {
 namespace {
 
+using enum ResumeClass;
+
 constexpr TrainFlag kTokenizerRows[] = {
-    works<&TokenizerOptions::tokenizer_type>(kTokenizer, {.name = "--tokenizer-type",
-                                                          .help = "What makes ids of text",
-                                                          .choices = kTokenizerTypes,
-                                                          .resume = ResumeClass::kShape}),
-    works<&TokenizerOptions::vocab_file>(kTokenizer,
-                                         {.name = "--vocab-file",
-                                          .help = "vocab.json or vocab.txt, the same one on resume",
-                                          .value_name = "FILE"}),
-    works<&TokenizerOptions::merge_file>(kTokenizer, {.name = "--merge-file",
-                                                      .help = "merges.txt, the same one on resume",
-                                                      .value_name = "FILE"}),
+    works<&TokenizerOptions::tokenizer_type>(kTokenizer, "--tokenizer-type",
+                                             "What makes ids of text",
+                                             {.choices = kTokenizerTypes, .resume = kShape}),
+    works<&TokenizerOptions::vocab_file>(kTokenizer, "--vocab-file",
+                                         "vocab.json or vocab.txt, the same one on resume",
+                                         {.value_name = "FILE"}),
+    works<&TokenizerOptions::merge_file>(
+        kTokenizer, "--merge-file", "merges.txt, the same one on resume", {.value_name = "FILE"}),
     works<&TokenizerOptions::tokenizer_model>(
-        kTokenizer, {.name = "--tokenizer-model",
-                     .help = "Of SentencePiece, tiktoken or Hugging Face; the same one on resume",
-                     .value_name = "PATH"}),
+        kTokenizer, "--tokenizer-model",
+        "Of SentencePiece, tiktoken or Hugging Face; the same one on resume",
+        {.value_name = "PATH"}),
     works<&TokenizerOptions::vocab_size>(
-        kTokenizer, {.name = "--vocab-size",
-                     .help = "Ids of a NullTokenizer, end-of-document not counted; of a "
-                             "TikTokenizer, all of them",
-                     .range = from_to(0, kMostInt32 - 1),
-                     .resume = ResumeClass::kShape}),
-    works<&TokenizerOptions::vocab_extra_ids>(
-        kTokenizer, {.name = "--vocab-extra-ids",
-                     .help = "Sentinels (<extra_id_0>, ...) behind the vocabulary",
-                     .range = from_to(0, 1 << 20),
-                     .resume = ResumeClass::kShape}),
+        kTokenizer, "--vocab-size",
+        "Ids of a NullTokenizer, end-of-document not counted; of a TikTokenizer, all of them",
+        {.range = from_to(0, kMostInt32 - 1), .resume = kShape}),
+    works<&TokenizerOptions::vocab_extra_ids>(kTokenizer, "--vocab-extra-ids",
+                                              "Sentinels (<extra_id_0>, ...) behind the vocabulary",
+                                              {.range = from_to(0, 1 << 20), .resume = kShape}),
     works<&TokenizerOptions::vocab_file_only>(
-        kTokenizer, {.name = "--vocab-file-only",
-                     .help = "No [BOS] and [EOS] behind the lines of a vocab.txt: [SEP] closes a "
-                             "document, as Hugging Face's BERT has it",
-                     .resume = ResumeClass::kShape}),
+        kTokenizer, "--vocab-file-only",
+        "No [BOS] and [EOS] behind the lines of a vocab.txt: [SEP] closes a document, as Hugging "
+        "Face's BERT has it",
+        {.resume = kShape}),
     works<&TokenizerOptions::tiktoken_pattern>(
-        kTokenizer, {.name = "--tiktoken-pattern",
-                     .help = "How a tiktoken tokenizer cuts text into words",
-                     .choices = "v1 v2 gpt2 cl100k o200k llama3 qwen2",
-                     .resume = ResumeClass::kFixed}),
+        kTokenizer, "--tiktoken-pattern", "How a tiktoken tokenizer cuts text into words",
+        {.choices = "v1 v2 gpt2 cl100k o200k llama3 qwen2", .resume = kFixed}),
     works<&TokenizerOptions::tiktoken_num_special_tokens>(
-        kTokenizer, {.name = "--tiktoken-num-special-tokens",
-                     .help = "Special tokens before the others",
-                     .range = from_to(0, 1 << 20),
-                     .resume = ResumeClass::kShape}),
+        kTokenizer, "--tiktoken-num-special-tokens", "Special tokens before the others",
+        {.range = from_to(0, 1 << 20), .resume = kShape}),
     works<&TokenizerOptions::tiktoken_special_tokens>(
-        kTokenizer, {.name = "--tiktoken-special-tokens",
-                     .help = "Their names, tiktoken's also NAME=ID (default: "
-                             "Megatron's; of tiktoken, none)",
-                     .value_name = "TOKEN",
-                     .resume = ResumeClass::kShape}),
+        kTokenizer, "--tiktoken-special-tokens",
+        "Their names, tiktoken's also NAME=ID (default: Megatron's; of tiktoken, none)",
+        {.value_name = "TOKEN", .resume = kShape}),
 };
 
 }  // namespace

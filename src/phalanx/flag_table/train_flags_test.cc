@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/rules/rules.h"
 
 namespace phalanx {
@@ -93,10 +94,8 @@ TEST(TrainFlags, DefaultsArePossible) {
 
 // What a library call sets is judged as what a command line says.
 TEST(TrainFlags, ValuesAreJudgedWithoutACommandLine) {
-  TrainConfig config;
-  config.layout.global_batch_size = -1;
-  config.model.attention_dropout = 1.0;
-  config.optimizer.lr_decay_style = "liner";
+  TrainConfig config =
+      with_flags({}, "--global-batch-size -1 --attention-dropout 1 --lr-decay-style liner");
   Faults faults;
   check_values(config, true, faults);
   try {

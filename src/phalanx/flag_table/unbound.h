@@ -30,6 +30,9 @@ struct Absence {
   std::string_view unused;  // why the default changes nothing
   Refusal refusal;
 };
+inline constexpr Absence kRetriever = {
+    "nothing depends on it without a retriever",
+    {"retrievers are not trained by Phalanx; leave the flag out"}};
 
 constexpr TrainFlag refused(std::string_view section, std::string_view name, FlagType type,
                             const Refusal& refusal) {

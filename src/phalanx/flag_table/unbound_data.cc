@@ -6,8 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Absence kRetriever = {"nothing depends on it without a retriever",
-                                {"retrievers are not trained by Phalanx; leave the flag out"}};
 constexpr std::string_view kMapped = "dataset files are always mapped into memory";
 
 constexpr TrainFlag kUnboundDataRows[] = {

@@ -1,3 +1,4 @@
+#include "phalanx/flag_table/reasons.h"
 #include "phalanx/flag_table/sections.h"
 #include "phalanx/flag_table/unbound.h"
 
@@ -31,9 +32,6 @@ constexpr std::string_view kWholeProducts =
 constexpr std::string_view kNoNccl = "messages do not go through NCCL";
 constexpr std::string_view kNoGraphs =
     "no kernel is launched on a device, so no graphs of them are";
-constexpr std::string_view kInHostMemory =
-    "weights and activations lie in the host's memory anyway";
-constexpr std::string_view kFp32Sums = "gradients are always fp32, and summed in fp32";
 constexpr Refusal kSmallSums = {
     "gradients are always fp32, and summed in fp32; leave the flag out"};
 
@@ -125,18 +123,15 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     passed_over(kDataParallelism, "--ddp-num-buckets", kInteger,
                 "sums of gradients have the same bits for any buckets",
                 "--ddp-bucket-size is the size of a bucket"),
-    passed_over(kDataParallelism, "--ddp-average-in-collective", kSwitch,
-                "the number that backward begins with has the average in it, so gradients are only "
-                "summed"),
+    passed_over(kDataParallelism, "--ddp-average-in-collective", kSwitch, kAverageFromTheStart),
     passed_over(kDataParallelism, "--ddp-pad-buckets-for-high-nccl-busbw", kSwitch, kNoNccl),
     satisfied(kDataParallelism, "--ddp-reduce-scatter-with-fp32-accumulation", kSwitch,
               "gradients are always summed in fp32"),
     satisfied_by("local torch", kDataParallelism, "--DDP-impl", kText,
                  "gradients are reduced from contiguous fp32 buffers", {"give local or torch"}),
-    satisfied(kDataParallelism, "--use-contiguous-buffers-in-ddp", kSwitch,
-              "gradients always lie in contiguous buffers"),
+    satisfied(kDataParallelism, "--use-contiguous-buffers-in-ddp", kSwitch, kContiguousGradients),
     passed_over(kDataParallelism, "--no-contiguous-buffers-in-local-ddp", kSwitch,
-                "gradients always lie in contiguous buffers"),
+                kContiguousGradients),
 
     satisfied_by("1 2", kDataParallelism, "--megatron-fsdp-version", kInteger,
                  "the versions share out the same states, and here there is one implementation",

@@ -1,3 +1,4 @@
+#include "phalanx/flag_table/reasons.h"
 #include "phalanx/flag_table/sections.h"
 #include "phalanx/flag_table/unbound.h"
 
@@ -8,8 +9,7 @@ using enum FlagType;
 
 constexpr Refusal kActivation = {
     "its sigmoid form of GeLU is not available in this version of Phalanx; --gated-linear-unit "
-    "with "
-    "--activation-func gelu gates by GeLU's tanh form"};
+    "with --activation-func gelu gates by GeLU's tanh form"};
 constexpr Absence kExperts = {"nothing depends on it without experts",
                               {"experts are not available in this version of Phalanx; every layer "
                                "has one MLP of --ffn-hidden-size"}};
@@ -23,9 +23,11 @@ constexpr Absence kPrediction = {
 constexpr Absence kEightBits = {
     "nothing depends on it without 8-bit products",
     {"products of 8-bit numbers are not available in this version of Phalanx; give --bf16"}};
+constexpr std::string_view kOneGpt = "there is one implementation of a GPT";
+constexpr std::string_view kOneCrossEntropy =
+    "the cross entropy and its gradient are always one kernel, in fp32";
 constexpr std::string_view kRoundsAlike =
     "a fused kernel rounds where its parts would, so no number depends on it";
-constexpr std::string_view kFp32States = "main parameters, gradients and moments are always fp32";
 constexpr Refusal kSmallStates = {
     "main parameters, gradients and moments are always fp32; leave the flag out"};
 
@@ -62,8 +64,8 @@ constexpr TrainFlag kUnboundModelRows[] = {
                  "layers run on Phalanx's own kernels",
                  {"layers run on Phalanx's own kernels, not on another library; leave the flag out",
                   kSamePlan}),
-    satisfied(kNetwork, "--use-mcore-models", kSwitch, "there is one implementation of a GPT"),
-    passed_over(kNetwork, "--use-legacy-models", kSwitch, "there is one implementation of a GPT"),
+    satisfied(kNetwork, "--use-mcore-models", kSwitch, kOneGpt),
+    passed_over(kNetwork, "--use-legacy-models", kSwitch, kOneGpt),
     refused(kNetwork, "--spec", kList,
             {"it names a Python module with the layers of a model; there is no Python here"}),
     {.section = kNetwork,
@@ -89,12 +91,10 @@ constexpr TrainFlag kUnboundModelRows[] = {
     passed_over(kNetwork, "--use-transformer-engine-op-fuser", kSwitch, kRoundsAlike),
     satisfied(kNetwork, "--memory-efficient-layer-norm", kSwitch,
               "the output of a norm is never saved for backward"),
-    satisfied(kNetwork, "--cross-entropy-loss-fusion", kSwitch,
-              "the cross entropy and its gradient are always one kernel, in fp32"),
+    satisfied(kNetwork, "--cross-entropy-loss-fusion", kSwitch, kOneCrossEntropy),
     satisfied(kNetwork, "--clone-scatter-output-in-embedding", kSwitch,
               "no tensor keeps a larger one alive: all have planned places"),
-    satisfied_by("native te", kNetwork, "--cross-entropy-fusion-impl", kText,
-                 "the cross entropy and its gradient are always one kernel, in fp32",
+    satisfied_by("native te", kNetwork, "--cross-entropy-fusion-impl", kText, kOneCrossEntropy,
                  {"the cross entropy has one implementation; leave the flag out", kSamePlan}),
 
     with_yaml_keys("num_moe_experts",

@@ -1,3 +1,4 @@
+#include "phalanx/flag_table/reasons.h"
 #include "phalanx/flag_table/sections.h"
 #include "phalanx/flag_table/unbound.h"
 
@@ -6,9 +7,7 @@ namespace {
 
 using enum FlagType;
 
-constexpr std::string_view kStatesInHostMemory =
-    "optimizer states lie in the host's memory and are updated there anyway";
-
+constexpr Refusal kNoErrors = {"errors are not injected into a run; leave the flag out", kSamePlan};
 constexpr std::string_view kNoTracker =
     "random numbers are functions of the seed and the place where they are used";
 
@@ -30,10 +29,9 @@ constexpr TrainFlag kUnboundOptimizerRows[] = {
                              "only a step whose loss or gradient is not finite is run again, to "
                              "name where that began")),
     satisfied_by("0", kTraining, "--error-injection-rate", kInteger, "no error is injected",
-                 {"errors are not injected into a run; leave the flag out", kSamePlan}),
+                 kNoErrors),
     only_default("transient_error", kTraining, "--error-injection-type", kText,
-                 {"nothing depends on it without injected errors",
-                  {"errors are not injected into a run; leave the flag out", kSamePlan}}),
+                 {"nothing depends on it without injected errors", kNoErrors}),
     passed_over(kTraining, "--te-rng-tracker", kSwitch, kNoTracker),
     passed_over(kTraining, "--inference-rng-tracker", kSwitch, kNoTracker),
     satisfied(kTraining, "--deterministic-mode", kSwitch,

@@ -6,8 +6,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Absence kRetriever = {"nothing depends on it without a retriever",
-                                {"retrievers are not trained by Phalanx; leave the flag out"}};
 constexpr Absence kVision = {"nothing depends on it without a vision model",
                              {"vision models are not trained by Phalanx; leave the flag out"}};
 constexpr Absence kServer = {

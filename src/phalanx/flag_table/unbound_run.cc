@@ -16,6 +16,8 @@ constexpr Refusal kKeepLast = {
     "there is one kind of checkpoint; --save-interval says when one is written and --keep-last how "
     "many are kept",
     kSamePlan};
+constexpr Refusal kBatchesOfTraining = {
+    "evaluations take the batches of training; leave the flag out"};
 constexpr std::string_view kFreeOfLayout =
     "checkpoints are free of the layout: any number of ranks loads them";
 constexpr std::string_view kStateless =
@@ -63,10 +65,8 @@ constexpr TrainFlag kUnboundRunRows[] = {
 
     refused(kValidation, "--start-eval-at-iter", kInteger,
             {"evaluations begin with the first --eval-interval; leave the flag out", kSamePlan}),
-    refused(kValidation, "--eval-global-batch-size", kInteger,
-            {"evaluations take the batches of training; leave the flag out"}),
-    refused(kValidation, "--eval-micro-batch-size", kInteger,
-            {"evaluations take the batches of training; leave the flag out"}),
+    refused(kValidation, "--eval-global-batch-size", kInteger, kBatchesOfTraining),
+    refused(kValidation, "--eval-micro-batch-size", kInteger, kBatchesOfTraining),
 
     satisfied(kCheckpoints, "--no-save-rng", kSwitch, kStateless),
     satisfied(kCheckpoints, "--no-load-rng", kSwitch, kStateless),

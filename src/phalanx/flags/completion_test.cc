@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/flags/views.h"
 
 namespace phalanx {
@@ -306,12 +307,8 @@ TEST(Completion, ScriptsHaveNoSyntaxErrors) {
 }
 
 TEST(Completion, KnowsThreeShells) {
-  try {
-    completion_script("tcsh", commands());
-    ADD_FAILURE() << "a script for tcsh";
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "say bash, zsh or fish, not tcsh");
-  }
+  EXPECT_EQ(error_of<UsageError>([&] { completion_script("tcsh", commands()); }),
+            "say bash, zsh or fish, not tcsh");
 }
 
 }  // namespace

@@ -93,6 +93,12 @@ class FlagSet {
   void section(std::string title) { section_ = std::move(title); }
   // Adds a row. The value of `variable` is the default; the variable must outlive the set.
   void add(const FlagSpec& spec, FlagTarget target = {});
+  // The same; `spec` is what else there is to say of the flag.
+  void add(std::string_view name, std::string_view help, FlagTarget variable, FlagSpec spec = {}) {
+    spec.name = name;
+    spec.help = help;
+    add(spec, variable);
+  }
   void add_positional(Positional positional) { positionals_.push_back(std::move(positional)); }
   // Adds an example for the end of --help: a call and what it does.
   void add_example(std::string call, std::string meaning);

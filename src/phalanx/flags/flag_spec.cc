@@ -7,20 +7,13 @@
 #include <cmath>
 #include <type_traits>
 
+#include "phalanx/base/parse_number.h"
+
 namespace phalanx {
 namespace {
 
-// The whole text as a number of the type; decimal digits, whatever zeros they begin with.
-template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number value{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> finite_of(std::string_view text) {
-  const auto value = number_of<double>(text);
+  const auto value = parse_number<double>(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
@@ -198,7 +191,7 @@ std::string canonical_value(FlagType type, std::string_view text) {
       if (const auto value = switch_of(text)) return *value ? "true" : "false";
       break;
     case FlagType::kInteger:
-      if (const auto value = number_of<std::int64_t>(text)) return std::to_string(*value);
+      if (const auto value = parse_number<std::int64_t>(text)) return std::to_string(*value);
       break;
     case FlagType::kReal:
       if (const auto value = finite_of(text)) return real_text(*value);
@@ -224,7 +217,7 @@ std::optional<std::string> type_fault(FlagType type, std::string_view value) {
       if (switch_of(value)) return std::nullopt;
       return "is a switch: true or false";
     case FlagType::kInteger:
-      if (number_of<std::int64_t>(value)) return std::nullopt;
+      if (parse_number<std::int64_t>(value)) return std::nullopt;
       if (const auto real = finite_of(value); real && std::abs(*real) >= 9.2e18) {
         return "does not fit into 64 bits";
       }
@@ -269,7 +262,7 @@ std::optional<std::string> assign(const FlagTarget& target, FlagType type,
     const std::vector<std::string>& words;
     void operator()(std::monostate) const {}
     void operator()(bool* value) const { *value = *switch_of(words[0]); }
-    void operator()(std::int64_t* value) const { *value = *number_of<std::int64_t>(words[0]); }
+    void operator()(std::int64_t* value) const { *value = *parse_number<std::int64_t>(words[0]); }
     void operator()(double* value) const { *value = *finite_of(words[0]); }
     void operator()(std::optional<double>* value) const { *value = *finite_of(words[0]); }
     void operator()(std::string* value) const { *value = words[0]; }

@@ -61,7 +61,7 @@ constexpr FlagRange share_between() {
 }
 
 struct FlagSpec {
-  std::string_view name;  // with its dashes
+  std::string_view name = {};  // with its dashes
   // Other spellings, and those of earlier versions, whose use is reported. Underscores and dashes
   // mean the same and need no alias.
   std::string_view aliases = {};

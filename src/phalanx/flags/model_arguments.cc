@@ -4,24 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
 
 template <typename T>
-std::optional<T> number_of(std::string_view text) {
-  T value{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-template <typename T>
 T value_of(std::string_view flag, std::string_view text, std::string_view kind) {
-  const auto value = number_of<T>(text);
+  const auto value = parse_number<T>(text);
   if (!value) throw DataError("the checkpoint's {} is no {}: {}", flag, kind, text);
   return *value;
 }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -30,14 +30,9 @@ std::vector<std::string> entries_of(std::string_view text,
   return result;
 }
 
-// The message of the DataError, "" where there is none.
-std::string error_of(std::string_view text, const Environment& environment = nullptr) {
-  try {
-    parse_yaml(text, "run.yaml", environment);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
+// The message of the DataError, "no error" where there is none.
+std::string fault_of(std::string_view text, const Environment& environment = nullptr) {
+  return error_of<DataError>([&] { parse_yaml(text, "run.yaml", environment); });
 }
 
 std::string repeated(std::string_view piece, std::size_t times) {
@@ -111,7 +106,7 @@ TEST(YamlFile, APlaceIsTheLineAndColumnOfTheKey) {
 }
 
 TEST(YamlFile, KeysThatOccurTwice) {
-  EXPECT_EQ(error_of("a: 1\nb: 2\na: 3\n"),
+  EXPECT_EQ(fault_of("a: 1\nb: 2\na: 3\n"),
             "run.yaml:3:1: a is there already, at run.yaml:1:1: keep one of them");
   for (const char* text : {
            "x:\n  num_layers: 1\ny:\n  num_layers: 1\n",  // below different headings
@@ -123,7 +118,7 @@ TEST(YamlFile, KeysThatOccurTwice) {
            "num_layers: {a: 1}\nnum_layers: {b: 1}\n",
            "num_layers: {a: 1}\nnum_layers: 1\n",
        }) {
-    EXPECT_THAT(error_of(text), HasSubstr("is there already, at run.yaml:")) << text;
+    EXPECT_THAT(fault_of(text), HasSubstr("is there already, at run.yaml:")) << text;
   }
   // Headings are no flags.
   EXPECT_THAT(entries_of("a: {more: {x: 1}}\nb: {more: {y: 2}}\nmore: 3\n"),
@@ -186,19 +181,19 @@ TEST(YamlFile, WhatIsRefusedIsNamedAtItsPlace) {
            Refused{"a: \"\\ud800\"\n", "1:11", "this is no YAML"},
            Refused{"a: \"\\0\"\n", "1:4", "a zero byte"},
        }) {
-    EXPECT_THAT(error_of(refused.text), StartsWith(fmt::format("run.yaml:{}: ", refused.place)))
+    EXPECT_THAT(fault_of(refused.text), StartsWith(fmt::format("run.yaml:{}: ", refused.place)))
         << refused.text;
-    EXPECT_THAT(error_of(refused.text), HasSubstr(refused.says)) << refused.text;
+    EXPECT_THAT(fault_of(refused.text), HasSubstr(refused.says)) << refused.text;
   }
 }
 
 TEST(YamlFile, CharactersThatTextDoesNotHave) {
   using namespace std::string_view_literals;
-  EXPECT_THAT(error_of("a: 1\nb: \0\n"sv), StartsWith("run.yaml:2:4: control character U+0000"));
-  EXPECT_THAT(error_of("a: 1\n\x04 b: ["), StartsWith("run.yaml:2:1: control character U+0004"));
-  EXPECT_THAT(error_of("# \xc2\x9b"), StartsWith("run.yaml:1:3: control character U+009B"));
-  EXPECT_THAT(error_of("a: é\xe9\n"), StartsWith("run.yaml:1:6: byte 0xe9 is no UTF-8"));
-  EXPECT_THAT(error_of("\xff\xfe"
+  EXPECT_THAT(fault_of("a: 1\nb: \0\n"sv), StartsWith("run.yaml:2:4: control character U+0000"));
+  EXPECT_THAT(fault_of("a: 1\n\x04 b: ["), StartsWith("run.yaml:2:1: control character U+0004"));
+  EXPECT_THAT(fault_of("# \xc2\x9b"), StartsWith("run.yaml:1:3: control character U+009B"));
+  EXPECT_THAT(fault_of("a: é\xe9\n"), StartsWith("run.yaml:1:6: byte 0xe9 is no UTF-8"));
+  EXPECT_THAT(fault_of("\xff\xfe"
                        "a\0:\0"sv),
               StartsWith("run.yaml:1:1: byte 0xff is no UTF-8"));
   EXPECT_THAT(entries_of("a: \"\\x04\"\n"), ElementsAre("a=\x04"));
@@ -211,9 +206,9 @@ TEST(YamlFile, HeadingsWithinEachOther) {
     return text + fmt::format("{:{}}a: 1\n", "", headings);
   };
   EXPECT_THAT(entries_of(nested(kMostYamlDepth)), ElementsAre("a=1"));
-  EXPECT_THAT(error_of(nested(kMostYamlDepth + 1)),
+  EXPECT_THAT(fault_of(nested(kMostYamlDepth + 1)),
               StartsWith("run.yaml:10:10: more than 8 headings"));
-  EXPECT_THAT(error_of("a: {b: {c: {d: {e: {f: {g: {h: {i: {j: 1}}}}}}}}}"),
+  EXPECT_THAT(fault_of("a: {b: {c: {d: {e: {f: {g: {h: {i: {j: 1}}}}}}}}}"),
               HasSubstr("more than 8 headings"));
 }
 
@@ -221,14 +216,14 @@ TEST(YamlFile, HeadingsWithinEachOther) {
 TEST(YamlFile, DeepFilesAreRefusedSoon) {
   for (const char* piece : {"[", "{", "- ", "? ", "a: {", "a: [", "{a: ", "[[]", "? [", "-\n", ": ",
                             "!a ", "&a ", "*a ", "'", "\"", "[?", "[a: "}) {
-    EXPECT_FALSE(error_of(repeated(piece, kMostYamlBytes / 8)).empty()) << piece;
-    EXPECT_FALSE(error_of("a: [" + repeated(piece, kMostYamlBytes / 8)).empty()) << piece;
+    EXPECT_NE(fault_of(repeated(piece, kMostYamlBytes / 8)), "no error") << piece;
+    EXPECT_NE(fault_of("a: [" + repeated(piece, kMostYamlBytes / 8)), "no error") << piece;
   }
 }
 
 TEST(YamlFile, LargeFilesAreRefusedBeforeTheyAreRead) {
   EXPECT_EQ(entries_of("a: 1\n#" + std::string(kMostYamlBytes - 6, 'x')).size(), 1U);
-  EXPECT_THAT(error_of("a: 1\n#" + std::string(kMostYamlBytes - 5, 'x')),
+  EXPECT_THAT(fault_of("a: 1\n#" + std::string(kMostYamlBytes - 5, 'x')),
               StartsWith("run.yaml: 1048577 bytes"));
 }
 
@@ -246,11 +241,11 @@ TEST(YamlFile, VariablesOfTheEnvironmentAreReplacedInValues) {
                          two_variables),
               ElementsAre("a=/data/$x ${y}/text", "b=[|xy/data/$x ${y}]",
                           "c=${HOME} $${HOME} $HOME $ {HOME} }", "${HOME}=$"));
-  EXPECT_THAT(error_of("a: 1\nb: x${NOT_SET}\n", two_variables),
+  EXPECT_THAT(fault_of("a: 1\nb: x${NOT_SET}\n", two_variables),
               StartsWith("run.yaml:2:4: the environment has no variable NOT_SET"));
   for (const char* value :
        {"${", "${}", "${a b}", "${1a}", "${a", "${a-b}", "${é}", "x${${_n1}}"}) {
-    EXPECT_THAT(error_of(fmt::format("a: '{}'", value), two_variables),
+    EXPECT_THAT(fault_of(fmt::format("a: '{}'", value), two_variables),
                 HasSubstr("without a name of a variable"))
         << value;
   }
@@ -259,12 +254,12 @@ TEST(YamlFile, VariablesOfTheEnvironmentAreReplacedInValues) {
 TEST(YamlFile, VariablesDoNotMakeAFileLarge) {
   const auto large = [](const std::string&) { return std::string(kMostYamlBytes / 2, 'x'); };
   EXPECT_EQ(entries_of("a: ${X}\nb: ${X}\n", large).size(), 2U);
-  EXPECT_THAT(error_of("a: ${X}\nb: ['${X}', 'y${X}']\n", large),
+  EXPECT_THAT(fault_of("a: ${X}\nb: ['${X}', 'y${X}']\n", large),
               StartsWith("run.yaml:2:13: with variables"));
 }
 
 TEST(YamlFile, VariablesAreReplacedOnlyWhereThatIsAskedFor) {
-  EXPECT_THAT(error_of("a: ${HOME}\n"),
+  EXPECT_THAT(fault_of("a: ${HOME}\n"),
               testing::AllOf(StartsWith("run.yaml:1:4: ${HOME}"), HasSubstr("--yaml-env"),
                              HasSubstr("$${HOME}")));
   EXPECT_THAT(entries_of("a: $${HOME} $HOME\n"), ElementsAre("a=${HOME} $HOME"));
@@ -279,14 +274,8 @@ TEST(YamlFile, TheEnvironmentOfTheProcess) {
 
 class YamlFiles : public testing::Test {
  protected:
-  YamlFiles()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("phalanx_yaml_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~YamlFiles() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path folder_;
+  const TemporaryDirectory temporary_{"yaml_file"};
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(YamlFiles, AFileIsReadAndNamed) {

@@ -77,14 +77,10 @@ void read_common(const ConfigFile& config, ModelArguments& settings) {
   settings.set("--untie-embeddings-and-output-weights", false);
 }
 
-void read_bert(const ConfigFile& config, ModelArguments& settings) {
+template <bool kPost>
+void read_encoder(const ConfigFile& config, ModelArguments& settings) {
   read_common(config, settings);
-  settings.set("--post-layernorm", true);
-}
-
-void read_megatron_bert(const ConfigFile& config, ModelArguments& settings) {
-  read_common(config, settings);
-  settings.set("--post-layernorm", false);
+  settings.set("--post-layernorm", kPost);
 }
 
 }  // namespace
@@ -147,14 +143,10 @@ void write_common(const ModelArguments& settings, nlohmann::json& config, Faults
   config["tie_word_embeddings"] = true;
 }
 
-void write_bert(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
+template <bool kPost>
+void write_encoder(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
   write_common(settings, config, faults);
-  expect_bert_norms(settings, true, faults);
-}
-
-void write_megatron_bert(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
-  write_common(settings, config, faults);
-  expect_bert_norms(settings, false, faults);
+  expect_bert_norms(settings, kPost, faults);
 }
 
 // Adds weights and biases under our name and theirs.
@@ -263,34 +255,25 @@ constexpr std::string_view kMaskedLmIsRead =
     "they were not saved, load the folder with transformers' BertForPreTraining, which draws them, "
     "and save_pretrained() that";
 
+// kPost: BERT, whose norms are behind the sub-layers; otherwise MegatronBert.
+template <bool kPost>
 constexpr Architecture bert_architecture(std::string_view name,
                                          std::string_view what_is_read = {}) {
   return {.name = name,
-          .model_type = "bert",
+          .model_type = kPost ? "bert" : "megatron-bert",
           .family = "bert",
-          .read_config = read_bert,
-          .write_config = write_bert,
-          .tensors = bert_tensors,
-          .what_is_read = what_is_read};
-}
-
-constexpr Architecture megatron_bert_architecture(std::string_view name,
-                                                  std::string_view what_is_read = {}) {
-  return {.name = name,
-          .model_type = "megatron-bert",
-          .family = "bert",
-          .read_config = read_megatron_bert,
-          .write_config = write_megatron_bert,
+          .read_config = read_encoder<kPost>,
+          .write_config = write_encoder<kPost>,
           .tensors = bert_tensors,
           .what_is_read = what_is_read};
 }
 
 }  // namespace
 
-const Architecture kBert = bert_architecture("BertForPreTraining");
-const Architecture kBertMaskedLm = bert_architecture("BertForMaskedLM", kMaskedLmIsRead);
-const Architecture kMegatronBert = megatron_bert_architecture("MegatronBertForPreTraining");
+const Architecture kBert = bert_architecture<true>("BertForPreTraining");
+const Architecture kBertMaskedLm = bert_architecture<true>("BertForMaskedLM", kMaskedLmIsRead);
+const Architecture kMegatronBert = bert_architecture<false>("MegatronBertForPreTraining");
 const Architecture kMegatronBertMaskedLm =
-    megatron_bert_architecture("MegatronBertForMaskedLM", kMaskedLmIsRead);
+    bert_architecture<false>("MegatronBertForMaskedLM", kMaskedLmIsRead);
 
 }  // namespace phalanx::hugging_face

@@ -65,14 +65,10 @@ void read_classifier(const ConfigFile& config, ModelArguments& settings) {
   for (const char* key : {"label2id", "finetuning_task", "tie_word_embeddings"}) config.skip(key);
 }
 
-void read_bert(const ConfigFile& config, ModelArguments& settings) {
+template <bool kPost>
+void read_settings(const ConfigFile& config, ModelArguments& settings) {
   read_classifier(config, settings);
-  settings.set("--post-layernorm", true);
-}
-
-void read_megatron_bert(const ConfigFile& config, ModelArguments& settings) {
-  read_classifier(config, settings);
-  settings.set("--post-layernorm", false);
+  settings.set("--post-layernorm", kPost);
 }
 
 void write_classifier(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
@@ -91,14 +87,10 @@ void write_classifier(const ModelArguments& settings, nlohmann::json& config, Fa
   }
 }
 
-void write_bert(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
+template <bool kPost>
+void write_settings(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
   write_classifier(settings, config, faults);
-  expect_bert_norms(settings, true, faults);
-}
-
-void write_megatron_bert(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
-  write_classifier(settings, config, faults);
-  expect_bert_norms(settings, false, faults);
+  expect_bert_norms(settings, kPost, faults);
 }
 
 TensorTable classifier_tensors(const ModelArguments& settings) {
@@ -114,14 +106,14 @@ TensorTable classifier_tensors(const ModelArguments& settings) {
 const Architecture kBertClassifier = {.name = "BertForSequenceClassification",
                                       .model_type = "bert",
                                       .family = "classify",
-                                      .read_config = read_bert,
-                                      .write_config = write_bert,
+                                      .read_config = read_settings<true>,
+                                      .write_config = write_settings<true>,
                                       .tensors = classifier_tensors};
 const Architecture kMegatronBertClassifier = {.name = "MegatronBertForSequenceClassification",
                                               .model_type = "megatron-bert",
                                               .family = "classify",
-                                              .read_config = read_megatron_bert,
-                                              .write_config = write_megatron_bert,
+                                              .read_config = read_settings<false>,
+                                              .write_config = write_settings<false>,
                                               .tensors = classifier_tensors};
 
 }  // namespace phalanx::hugging_face

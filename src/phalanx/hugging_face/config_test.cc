@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/hugging_face/test_support.h"
 #include "phalanx/hugging_face/window.h"
 
@@ -31,13 +32,9 @@ Json written(const ModelArguments& settings) {
 
 template <typename Fault>
 void expect_fault(const Json& json, const std::string& mention) {
-  try {
-    settings_of(json);
-    FAIL() << "taken: " << json.dump();
-  } catch (const Fault& fault) {
-    EXPECT_THAT(fault.what(), HasSubstr(mention));
-    EXPECT_THAT(fault.what(), HasSubstr("config.json"));
-  }
+  EXPECT_THAT(error_of<Fault>([&] { settings_of(json); }),
+              testing::AllOf(HasSubstr(mention), HasSubstr("config.json")))
+      << json.dump();
 }
 
 Json with(Json json, const Json& changes) {
@@ -259,12 +256,7 @@ TEST(HuggingFaceConfig, ModelsFindTheirArchitecture) {
       {tiny_gpt2(), "--kv-channels", "8"},
   };
   for (const auto& [json, flag, value] : cases) {
-    try {
-      name_of(json, flag, value);
-      FAIL() << flag;
-    } catch (const ConfigError& fault) {
-      EXPECT_THAT(fault.what(), HasSubstr(flag));
-    }
+    EXPECT_THAT(error_of<ConfigError>([&] { name_of(json, flag, value); }), HasSubstr(flag));
   }
 }
 

@@ -14,16 +14,15 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/hugging_face/write_import.h"
+#include "tests/paths.h"
 
 namespace phalanx::hugging_face {
 namespace {
 
 namespace fs = std::filesystem;
-using testing_support::put_file;
-using testing_support::TemporaryDirectory;
 using Json = nlohmann::json;
 
-constexpr const char* kGolden = PHALANX_SOURCE_DIR "/tests/golden/hugging_face";
+const std::filesystem::path kGolden = source_path("tests/golden/hugging_face");
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kShard = "model-00001-of-00002.safetensors";
@@ -72,7 +71,7 @@ struct Parts {
 class Patient {
  public:
   explicit Patient(const char* golden) : directory_("damaged_folder") {
-    fs::copy(fs::path(kGolden) / golden, folder());
+    fs::copy(kGolden / golden, folder());
   }
   fs::path folder() const { return directory_.path() / "folder"; }
   fs::path output() const { return directory_.path() / "output"; }

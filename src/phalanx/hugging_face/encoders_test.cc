@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/hugging_face/architecture.h"
 
 namespace phalanx::hugging_face {
@@ -51,12 +51,7 @@ ModelArguments read(const Json& json) {
 
 std::string refusal_of(Json json, const std::string& key, const Json& value) {
   json[key] = value;
-  try {
-    read(json);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_of([&] { read(json); });
 }
 
 Json written(const ModelArguments& settings) {

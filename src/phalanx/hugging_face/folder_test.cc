@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/hugging_face/import.h"
 #include "phalanx/hugging_face/test_support.h"
 
@@ -17,12 +18,8 @@ class ImportRefuses : public testing::Test {
 
   template <typename Fault>
   void expect_fault(const std::string& mention, bool ignore_unexpected = false) const {
-    try {
-      const Import model(folder_.path, ignore_unexpected);
-      FAIL() << mention;
-    } catch (const Fault& fault) {
-      EXPECT_THAT(fault.what(), HasSubstr(mention));
-    }
+    EXPECT_THAT(error_of<Fault>([&] { const Import model(folder_.path, ignore_unexpected); }),
+                HasSubstr(mention));
   }
 
   TemporaryDirectory directory_{"hugging_face_refusals"};

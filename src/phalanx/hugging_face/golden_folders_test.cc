@@ -10,6 +10,7 @@
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/hugging_face/export.h"
 #include "phalanx/hugging_face/write_import.h"
+#include "tests/paths.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const fs::path kGolden = PHALANX_SOURCE_DIR "/tests/golden/hugging_face";
+const fs::path kGolden = source_path("tests/golden/hugging_face");
 
 // Type, shape and bytes of every tensor.
 std::map<std::string, std::string> tensors_of(const Folder& folder) {
@@ -43,7 +44,7 @@ TEST(GoldenFolders, ComeBackAsTheyWere) {
   for (const auto& item : expected.at("models").items()) {
     names.insert(item.key());
     SCOPED_TRACE(item.key());
-    const testing_support::TemporaryDirectory directory("golden_folder");
+    const TemporaryDirectory directory("golden_folder");
     const Import model(kGolden / item.key());
     EXPECT_TRUE(model.dropped().empty());
     ImportOutput output;

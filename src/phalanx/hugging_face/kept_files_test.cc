@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing_support::put_file;
 
 class KeptFilesTest : public testing::Test {
  protected:
@@ -26,7 +25,7 @@ class KeptFilesTest : public testing::Test {
     return names;
   }
 
-  testing_support::TemporaryDirectory directory_{"kept_files"};
+  TemporaryDirectory directory_{"kept_files"};
   // As in the cache of the hub.
   fs::path folder_ = directory_.path() / "snapshots" / "1234";
 };

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/hugging_face/export.h"
 #include "phalanx/hugging_face/test_support.h"
@@ -84,13 +85,9 @@ TEST_F(RoundTrip, APublishedBert) {
 
   folder.remove("cls.seq_relationship.weight");
   folder.write();
-  try {
-    const Import model(folder.path);
-    FAIL() << "a head is missing";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("cls.seq_relationship.weight"),
-                                             HasSubstr("both heads of pretraining")));
-  }
+  EXPECT_THAT(error_of<DataError>([&] { const Import model(folder.path); }),
+              testing::AllOf(HasSubstr("cls.seq_relationship.weight"),
+                             HasSubstr("both heads of pretraining")));
 }
 
 // Of generation_config.json what is not understood comes out as it went in.
@@ -403,12 +400,10 @@ TEST_F(RoundTrip, ExportRefusesAnotherModelsCheckpoint) {
   const CheckpointReader checkpoint = imported(folder);
   const auto expect_fault = [&](ModelArguments settings, const Architecture& architecture,
                                 const std::string& mention) {
-    try {
-      const Export model(checkpoint, std::move(settings), architecture, std::nullopt);
-      FAIL() << mention;
-    } catch (const ConfigError& fault) {
-      EXPECT_THAT(fault.what(), HasSubstr(mention));
-    }
+    EXPECT_THAT(error_of<ConfigError>([&] {
+                  const Export model(checkpoint, std::move(settings), architecture, std::nullopt);
+                }),
+                HasSubstr(mention));
   };
   ModelArguments settings = settings_of(checkpoint);
   expect_fault(settings, kGpt2, "--normalization");

@@ -18,8 +18,6 @@
 namespace phalanx::hugging_face {
 
 using Json = nlohmann::json;
-using testing_support::put_file;
-using testing_support::TemporaryDirectory;
 
 struct TinyTensor {
   std::string name;

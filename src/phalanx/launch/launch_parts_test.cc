@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/log_directory.h"
@@ -31,18 +32,13 @@ using testing::MatchesRegex;
 
 class Files : public testing::Test {
  protected:
-  Files() {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  ~Files() override { std::filesystem::remove_all(directory_); }
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((directory_ / name).parent_path());
     std::ofstream(directory_ / name) << text;
   }
 
-  std::filesystem::path directory_ = std::filesystem::temp_directory_path() /
-                                     ("phalanx_launch_parts_" + std::to_string(::getpid()));
+  const TemporaryDirectory temporary_{"launch_parts"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 TEST(RepeatedLines, AreToldOnceWithTheirRanks) {
@@ -154,13 +150,9 @@ TEST_F(Files, ARunsLogsHaveOneLauncherOfEachNode) {
   const LogDirectory logs(directory_, "one", 0);
   EXPECT_NO_THROW(LogDirectory(directory_, "one", 1));
   EXPECT_NO_THROW(LogDirectory(directory_, "two", 0));
-  try {
-    LogDirectory(directory_, "one", 0);
-    ADD_FAILURE() << "no error";
-  } catch (const DirectoryInUseError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--rdzv-id one is taken: the folder"));
-    EXPECT_THAT(error.what(), HasSubstr("in use by process " + std::to_string(::getpid())));
-  }
+  EXPECT_THAT(error_of<DirectoryInUseError>([&] { LogDirectory(directory_, "one", 0); }),
+              testing::AllOf(HasSubstr("--rdzv-id one is taken: the folder"),
+                             HasSubstr("in use by process " + std::to_string(::getpid()))));
 }
 
 TEST_F(Files, OomKillsAreTheControlGroups) {
@@ -191,12 +183,7 @@ TEST_F(Files, LogsAreNotWrittenThroughLinks) {
   write("treasure", "gold");
   std::filesystem::create_directories(directory_ / "elsewhere");
   const auto refusal = [](const auto& body) -> std::string {
-    try {
-      body();
-    } catch (const OutputError& error) {
-      return error.what();
-    }
-    return "";
+    return error_of<OutputError>([&] { body(); });
   };
   std::filesystem::create_symlink("treasure", directory_ / "rank_0.out");
   EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_0.out", writer, 4096); }),
@@ -204,13 +191,13 @@ TEST_F(Files, LogsAreNotWrittenThroughLinks) {
                                 "--log-dir"));
   ASSERT_EQ(::mkfifo((directory_ / "rank_1.out").c_str(), 0600), 0);
   EXPECT_THAT(refusal([&] { const LogFile file(directory_ / "rank_1.out", writer, 4096); }),
-              testing::HasSubstr("rank_1.out: "));
+              HasSubstr("rank_1.out: "));
   std::filesystem::create_symlink("elsewhere", directory_ / "run");
   EXPECT_THAT(refusal([&] { const LogDirectory logs(directory_, "run", 0); }),
               testing::EndsWith("run: is a link, not a directory; give another --log-dir"));
   const LogDirectory logs(directory_, "own", 0);
   std::filesystem::create_symlink("../elsewhere", logs.path() / "attempt_0");
-  EXPECT_THAT(refusal([&] { logs.make_attempt(0); }), testing::HasSubstr("attempt_0: is a link"));
+  EXPECT_THAT(refusal([&] { logs.make_attempt(0); }), HasSubstr("attempt_0: is a link"));
   std::ifstream treasure(directory_ / "treasure");
   std::string text;
   treasure >> text;

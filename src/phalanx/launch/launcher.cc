@@ -19,6 +19,7 @@
 #include "phalanx/launch/console.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/outcome.h"
+#include "phalanx/launch/rank_end.h"
 #include "phalanx/launch/restart_policy.h"
 #include "phalanx/launch/saved_progress.h"
 #include "phalanx/launch/summary.h"

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/signal_inbox.h"
 #include "phalanx/launch/test_support.h"
@@ -477,12 +478,8 @@ TEST_F(LaunchTest, AProgramThatIsNotThereIsTold) {
   options_.command = {"x"};
   LaunchSetup absent = setup();
   absent.program = "/nowhere/phalanx";
-  try {
-    launch(options_, absent);
-    ADD_FAILURE() << "no error";
-  } catch (const SystemError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/nowhere/phalanx cannot be executed: No such file"));
-  }
+  EXPECT_THAT(error_of<SystemError>([&] { launch(options_, absent); }),
+              HasSubstr("/nowhere/phalanx cannot be executed: No such file"));
 }
 
 TEST_F(LaunchTest, ProcessesThatAreRefusedAreToldWithTheLimit) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,11 +12,9 @@
 #include <vector>
 
 #include "phalanx/launch/wake_event.h"
+#include "phalanx/rendezvous/gather_texts.h"
 
 namespace phalanx::launch {
-
-// Gathers the texts of all launchers, by node; every launcher calls it. Throws if one is gone.
-using GatherTexts = std::function<std::vector<std::string>(std::string mine)>;
 
 class NodeBoard {
  public:

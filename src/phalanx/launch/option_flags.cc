@@ -9,87 +9,57 @@ namespace {
 
 void add_rank_flags(FlagSet& flags, FlagValues& values) {
   flags.section("Ranks");
-  flags.add({.name = "--nproc-per-node",
-             .help = "Ranks of this node: a number, or auto or cpu: one for each usable core",
-             .value_name = "N"},
-            &values.ranks);
-  flags.add({.name = "--nnodes", .help = "Nodes of the run", .value_name = "N"}, &values.nodes);
-  flags.add({.name = "--node-rank",
-             .help = "This node's number; 0 is where the rendezvous is",
-             .range = from_to(0, kMostNodes - 1)},
-            &values.node);
-  flags.add({.name = "--max-restarts",
-             .help = "How often the ranks are started again after a failure that may pass",
-             .range = from_to(0, 1000000)},
-            &values.max_restarts);
-  flags.add({.name = "--role", .help = "ROLE_NAME of the ranks"}, &values.role);
-  flags.add({.name = "--virtual-local-rank", .help = "Tell every rank that its LOCAL_RANK is 0"},
+  flags.add("--nproc-per-node",
+            "Ranks of this node: a number, or auto or cpu: one for each usable core", &values.ranks,
+            {.value_name = "N"});
+  flags.add("--nnodes", "Nodes of the run", &values.nodes, {.value_name = "N"});
+  flags.add("--node-rank", "This node's number; 0 is where the rendezvous is", &values.node,
+            {.range = from_to(0, kMostNodes - 1)});
+  flags.add("--max-restarts", "How often the ranks are started again after a failure that may pass",
+            &values.max_restarts, {.range = from_to(0, 1000000)});
+  flags.add("--role", "ROLE_NAME of the ranks", &values.role);
+  flags.add("--virtual-local-rank", "Tell every rank that its LOCAL_RANK is 0",
             &values.virtual_local_rank);
-  flags.add({.name = "--signals-to-handle",
-             .help = "Signals that ask the run to save and leave",
-             .value_name = "NAMES"},
-            &values.signals);
+  flags.add("--signals-to-handle", "Signals that ask the run to save and leave", &values.signals,
+            {.value_name = "NAMES"});
 }
 
 void add_rendezvous_flags(FlagSet& flags, FlagValues& values) {
   flags.section("Rendezvous");
-  flags.add({.name = "--master-addr",
-             .help = "Address of node 0, where the nodes meet",
-             .value_name = "HOST"},
-            &values.master_address);
-  flags.add({.name = "--master-port",
-             .help = "Port there; on one node no port is opened",
-             .range = from_to(0, kMostPort)},
-            &values.master_port);
-  flags.add({.name = "--rdzv-endpoint",
-             .help = "The same in one",
-             .value_name = "HOST[:PORT]",
-             .excludes = "--master-addr --master-port"},
-            &values.endpoint);
-  flags.add(
-      {.name = "--rdzv-id",
-       .help = "The run's name, the same on all nodes: of its logs, and in TORCHELASTIC_RUN_ID",
-       .value_name = "NAME"},
-      &values.run_id);
-  flags.add({.name = "--rdzv-secret-file",
-             .help = "The secret of a run on several nodes: a file of 16 bytes or more that nobody "
-                     "else may read (also PHALANX_RDZV_SECRET_FILE)",
-             .value_name = "FILE"},
-            &values.secret_file);
-  flags.add({.name = "--rdzv-insecure",
-             .help = "Several nodes without a secret: whoever reaches the port can join",
-             .excludes = "--rdzv-secret-file"},
-            &values.insecure);
-  flags.add({.name = "--rdzv-bind-any",
-             .help = "Listen on all interfaces, not on the one of --master-addr alone"},
+  flags.add("--master-addr", "Address of node 0, where the nodes meet", &values.master_address,
+            {.value_name = "HOST"});
+  flags.add("--master-port", "Port there; on one node no port is opened", &values.master_port,
+            {.range = from_to(0, kMostPort)});
+  flags.add("--rdzv-endpoint", "The same in one", &values.endpoint,
+            {.value_name = "HOST[:PORT]", .excludes = "--master-addr --master-port"});
+  flags.add("--rdzv-id",
+            "The run's name, the same on all nodes: of its logs, and in TORCHELASTIC_RUN_ID",
+            &values.run_id, {.value_name = "NAME"});
+  flags.add("--rdzv-secret-file",
+            "The secret of a run on several nodes: a file of 16 bytes or more that nobody else may "
+            "read (also PHALANX_RDZV_SECRET_FILE)",
+            &values.secret_file, {.value_name = "FILE"});
+  flags.add("--rdzv-insecure", "Several nodes without a secret: whoever reaches the port can join",
+            &values.insecure, {.excludes = "--rdzv-secret-file"});
+  flags.add("--rdzv-bind-any", "Listen on all interfaces, not on the one of --master-addr alone",
             &values.bind_any);
-  flags.add({.name = "--rdzv-conf",
-             .help = "join_timeout=SECONDS: how long nodes and ranks are waited for",
-             .value_name = "KEY=VALUE,..."},
-            &values.rendezvous_settings);
-  flags.add({.name = "--standalone", .help = "This node alone"}, &values.standalone);
+  flags.add("--rdzv-conf", "join_timeout=SECONDS: how long nodes and ranks are waited for",
+            &values.rendezvous_settings, {.value_name = "KEY=VALUE,..."});
+  flags.add("--standalone", "This node alone", &values.standalone);
 }
 
 void add_output_flags(FlagSet& flags, FlagValues& values) {
   flags.section("Output");
-  flags.add({.name = "--log-dir",
-             .help = "DIR/RUN/attempt_K/rank_N.{out,err} and DIR/RUN/summary.json",
-             .value_name = "DIR"},
-            &values.log_directory);
-  flags.add({.name = "--redirects",
-             .help = "Streams that go to the log files alone: 1 standard output, 2 standard error, "
-                     "3 both; or by local rank, 0:1,1:3",
-             .value_name = "STREAMS",
-             .needs = "--log-dir"},
-            &values.redirects);
-  flags.add({.name = "--tee",
-             .help = "Streams of which the console shows every line, too",
-             .value_name = "STREAMS"},
-            &values.tee);
-  flags.add({.name = "--local-ranks-filter",
-             .help = "The console shows these local ranks alone",
-             .value_name = "N,N,..."},
-            &values.console_ranks);
+  flags.add("--log-dir", "DIR/RUN/attempt_K/rank_N.{out,err} and DIR/RUN/summary.json",
+            &values.log_directory, {.value_name = "DIR"});
+  flags.add("--redirects",
+            "Streams that go to the log files alone: 1 standard output, 2 standard error, 3 both; "
+            "or by local rank, 0:1,1:3",
+            &values.redirects, {.value_name = "STREAMS", .needs = "--log-dir"});
+  flags.add("--tee", "Streams of which the console shows every line, too", &values.tee,
+            {.value_name = "STREAMS"});
+  flags.add("--local-ranks-filter", "The console shows these local ranks alone",
+            &values.console_ranks, {.value_name = "N,N,..."});
 }
 
 // Those flags of torchrun that have nothing to do here, or cannot be obeyed.

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx::launch {
@@ -30,12 +31,7 @@ LaunchOptions parse(Words words, const Variables& variables = {}) {
 
 template <typename Fault>
 void expect_fault(const Words& words, const std::string& mention) {
-  try {
-    parse(words);
-    ADD_FAILURE() << mention << ": no error";
-  } catch (const Fault& error) {
-    EXPECT_THAT(error.what(), HasSubstr(mention));
-  }
+  EXPECT_THAT(error_of<Fault>([&] { parse(words); }), HasSubstr(mention));
 }
 
 TEST(LaunchOptions, AreTorchrunsWithItsDefaults) {
@@ -176,12 +172,8 @@ TEST(LaunchOptions, TheFirstCommandEndsTheFlags) {
 
 TEST(LaunchOptions, WithoutACommandNothingIsStarted) {
   const auto expect_usage = [](const Words& words, const std::string& mention) {
-    try {
-      parse_launch_options(words, is_command, nothing);
-      ADD_FAILURE() << mention << ": no error";
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(mention));
-    }
+    EXPECT_THAT(error_of<UsageError>([&] { parse_launch_options(words, is_command, nothing); }),
+                HasSubstr(mention));
   };
   expect_usage({}, "must follow the flags");
   expect_usage({"--nproc-per-node", "2", "--"}, "must follow the flags");

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "phalanx/base/file_descriptor.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/launch/launcher.h"
 
@@ -36,18 +36,11 @@ inline std::string manifest_text(std::int64_t start, std::int64_t iteration) {
 
 class LaunchTest : public testing::Test {
  protected:
-  LaunchTest()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_launch_{}_{}",
-                               testing::UnitTest::GetInstance()->current_test_info()->name(),
-                               ::getpid())) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
+  LaunchTest() {
     options_.log_directory = directory_ / "logs";
     options_.run_id = "run";
     options_.stop_signals = {SIGTERM, SIGINT};
   }
-  ~LaunchTest() override { std::filesystem::remove_all(directory_); }
 
   // Every rank runs the script with sh; further words are $0, $1, ...
   int run(int ranks, const std::string& script, std::vector<std::string> words = {}) {
@@ -94,7 +87,8 @@ class LaunchTest : public testing::Test {
   // The test's directory, for scripts.
   std::string here() const { return directory_.string(); }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"launch"};
+  const std::filesystem::path directory_ = temporary_.path();
   LaunchOptions options_;
   std::chrono::milliseconds grace_{250};
   std::chrono::milliseconds kill_patience_ = std::chrono::seconds(10);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/mesh/parallel_grids.h"
 
 namespace phalanx {
@@ -23,12 +24,7 @@ std::map<std::string_view, RankGroups> groups_of(const ParallelSizes& sizes,
 }
 
 std::string message_of(const ParallelSizes& sizes) {
-  try {
-    parallel_grids(sizes);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { parallel_grids(sizes); });
 }
 
 TEST(EncoderGrids, SplitRank) {
@@ -165,7 +161,7 @@ TEST(EncoderGrids, RefusesWhatDoesNotFit) {
               HasSubstr("must be at most --tensor-model-parallel-size 2"));
   EXPECT_THAT(message_of({.world = 2, .tensor = 2, .encoder_tensor = 1}),
               HasSubstr("shares the decoder's"));
-  EXPECT_EQ(message_of({.world = 2, .tensor = 2, .encoder_tensor = 2}), "");
+  EXPECT_EQ(message_of({.world = 2, .tensor = 2, .encoder_tensor = 2}), "no error");
   EXPECT_THAT(message_of({.world = 4, .pipeline = 3, .split_rank = 1, .encoder_pipeline = 1}),
               HasSubstr("exclude each other"));
   EXPECT_THAT(message_of({.world = 4, .pipeline = 3, .expert = 2, .encoder_pipeline = 1}),
@@ -176,7 +172,7 @@ TEST(EncoderGrids, RefusesWhatDoesNotFit) {
             "--pipeline-model-parallel-size 2) x --context-parallel-size 1");
   EXPECT_NE(
       message_of({.world = 6, .tensor = 2, .pipeline = 2, .context = 2, .encoder_pipeline = 1}),
-      "");
+      "no error");
   EXPECT_THAT(message_of({.world = 6, .encoder_pipeline = std::int64_t{1} << 60}),
               HasSubstr("is above --world-size 6"));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -61,19 +62,14 @@ TEST(ParallelGrids, ExpertTensorSizeFollowsTheTensorSize) {
 }
 
 std::string message_of(const ParallelSizes& sizes, std::string_view order = kDefaultOrder) {
-  try {
-    parallel_grids(sizes, order);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { parallel_grids(sizes, order); });
 }
 
 TEST(ParallelGrids, RefusesWhatDoesNotFit) {
   EXPECT_EQ(message_of({.world = 16, .tensor = 3, .pipeline = 2}),
             "--world-size 16 is not a multiple of --tensor-model-parallel-size 3 x "
             "--pipeline-model-parallel-size 2 x --context-parallel-size 1");
-  EXPECT_NE(message_of({.world = 8, .tensor = 4, .pipeline = 4}), "");
+  EXPECT_NE(message_of({.world = 8, .tensor = 4, .pipeline = 4}), "no error");
   EXPECT_EQ(message_of({.world = 16, .tensor = 2, .expert = 3}),
             "--world-size 16 is not a multiple of --expert-tensor-parallel-size 2 x "
             "--expert-model-parallel-size 3 x --pipeline-model-parallel-size 1");
@@ -81,7 +77,7 @@ TEST(ParallelGrids, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message_of({.pipeline = -1}), HasSubstr("--pipeline-model-parallel-size -1"));
   EXPECT_THAT(message_of({.expert_tensor = -1}), HasSubstr("--expert-tensor-parallel-size -1"));
   EXPECT_THAT(message_of({.world = std::int64_t{1} << 40}), HasSubstr("at most 1048576 ranks"));
-  EXPECT_NE(message_of({.world = 16, .tensor = std::int64_t{1} << 40}), "");
+  EXPECT_NE(message_of({.world = 16, .tensor = std::int64_t{1} << 40}), "no error");
   EXPECT_THAT(message_of({.world = 4, .pipeline = 2}, "tp-dp"), HasSubstr("pp is missing"));
 }
 
@@ -92,11 +88,11 @@ TEST(ParallelGrids, PipelinesOfBothGridsCoincide) {
   EXPECT_THAT(message_of(sizes, "tp-cp-ep-pp-dp"),
               AllOf(HasSubstr("rank order tp-cp-ep-pp-dp"), HasSubstr("(tp 2 cp 1 dp 4)"),
                     HasSubstr("(tp 1 ep 4 dp 2)"), HasSubstr("ends with pp")));
-  EXPECT_EQ(message_of(sizes), "");
+  EXPECT_EQ(message_of(sizes), "no error");
   // As many ranks before the pipeline in both.
   EXPECT_EQ(message_of({.world = 16, .tensor = 4, .pipeline = 2, .expert = 4, .expert_tensor = 1},
                        "tp-cp-ep-pp-dp"),
-            "");
+            "no error");
 }
 
 }  // namespace

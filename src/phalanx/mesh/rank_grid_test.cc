@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -203,12 +204,7 @@ TEST(RankGrid, AxesHaveNames) {
 }
 
 std::string message_of(const GridSizes& sizes, std::string_view order) {
-  try {
-    RankGrid grid(sizes, order);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { RankGrid grid(sizes, order); });
 }
 
 TEST(RankGrid, RefusesWhatIsNoGrid) {

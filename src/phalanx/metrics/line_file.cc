@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -38,18 +37,21 @@ void LineFile::end_torn_line() {
   if (::pread(descriptor_, &last, 1, status.st_size - 1) == 1 && last != '\n') write("");
 }
 
+void write_all(int descriptor, std::string_view bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const auto put = ::write(descriptor, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      throw OutputError("{}: cannot write: {}", path.string(), std::strerror(errno));
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
 void LineFile::write(std::string line) {
   const FileAccess access("writing", path_);
   line += '\n';
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const auto put = ::write(descriptor_, rest.data(), rest.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      throw OutputError("{}: cannot write: {}", path_.string(), std::strerror(errno));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(put));
-  }
+  write_all(descriptor_, line, path_);
 }
 
 }  // namespace phalanx

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace phalanx {
 
@@ -25,5 +26,8 @@ class LineFile {
   std::filesystem::path path_;
   int descriptor_ = -1;
 };
+
+// Writes to an open file. OutputError, with its path, where that fails.
+void write_all(int descriptor, std::string_view bytes, const std::filesystem::path& path);
 
 }  // namespace phalanx

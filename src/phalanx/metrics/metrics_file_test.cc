@@ -11,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -180,12 +181,9 @@ TEST_F(MetricsFileTest, ResumeNamesALineThatIsNoMetrics) {
   for (const std::string line : {"[1]", "{\"iteration\": 1.5}", "{\"lm_loss\": 1}", "loss 3", ""}) {
     const std::string text = "{\"iteration\": 1}\n" + line + "\n{\"iteration\": 2}\n";
     put(text);
-    try {
-      cut_metrics(path(), {.iteration = 2});
-      ADD_FAILURE() << "accepted: " << line;
-    } catch (const DataError& error) {
-      EXPECT_THAT(error.what(), testing::StartsWith(path().string() + ":2: "));
-    }
+    EXPECT_THAT(error_of<DataError>([&] { cut_metrics(path(), {.iteration = 2}); }),
+                testing::StartsWith(path().string() + ":2: "))
+        << line;
     EXPECT_EQ(read_file(path()), text) << "a refused file is left as it was";
   }
 }

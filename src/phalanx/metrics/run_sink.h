@@ -6,20 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "phalanx/base/named_loss.h"
+#include "phalanx/metrics/iteration_report.h"
 
 namespace phalanx {
-
-// One of Megatron's timers: seconds on every rank, the mean of iterations; 0 where it never ran.
-struct TimerRow {
-  std::string name;  // "forward-compute"
-  std::vector<double> seconds;
-};
 
 // The memory of a rank's arenas, which are allocated once.
 struct ArenaBytes {
@@ -44,36 +38,6 @@ struct RunBegin {
   std::int64_t activation_bytes = 0;
   // A JSON object: machine, data, layout, memory plan, schedule (start/run_facts.h); empty: none.
   std::string facts = {};
-};
-
-// A training iteration that is done. Learning rate and loss scale are those after it.
-struct IterationReport {
-  std::int64_t iteration = 0;
-  std::int64_t consumed_samples = 0;
-  std::int64_t global_batch_size = 0;
-  std::int64_t tokens = 0;
-  double model_flops = 0;     // without recomputation, as performance tables count
-  double hardware_flops = 0;  // that all ranks compute, recomputation included
-  std::vector<NamedLoss> losses;
-  double learning_rate = 0;
-  std::optional<double> decoupled_learning_rate;  // of the input and the output layer
-  double loss_scale = 1;
-  double grad_norm = 0;  // before clipping; NaN where none was computed
-  std::optional<double> zeros_in_gradients;
-  std::optional<double> parameters_norm;
-  std::int64_t skipped_samples = 0;  // consumed samples of iterations that were left out
-  bool skipped = false;              // nothing was updated
-  double seconds = 0;                // without evaluation and checkpoints
-  // Parts of `seconds` on the first rank: reading data, and waiting for messages of any group.
-  double data_seconds = 0;
-  double message_seconds = 0;
-  std::optional<double> file_seconds = {};  // waiting for files, if states are in files
-  double saving_seconds = 0;                // since the last iteration; not part of `seconds`
-  // At --log-interval with --timing-log-level 1 or 2: since the last log line.
-  std::vector<TimerRow> times;
-  std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
-  std::int64_t rss_bytes = 0;   // the process's peak of resident memory
-  bool is_logged = false;       // at --log-interval: lines are printed
 };
 
 struct EvaluationReport {

@@ -6,15 +6,16 @@
 #include <tensorboard.pb.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/metrics/crc32c.h"
+#include "phalanx/metrics/line_file.h"
 
 namespace phalanx {
 namespace {
@@ -33,12 +34,6 @@ std::uint32_t masked_crc(std::string_view bytes) {
 std::string framed(std::string_view event) {
   const std::string length = bytes_of(std::uint64_t{event.size()});
   return length + bytes_of(masked_crc(length)) + std::string(event) + bytes_of(masked_crc(event));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
 }
 
 double seconds_of(TensorBoardFile::Clock::time_point time) {
@@ -120,16 +115,7 @@ void TensorBoardFile::flush() {
   flushed_ = now_();
   queued_ = 0;
   const FileAccess access("writing", path_);
-  const std::string records = std::exchange(queue_, {});
-  std::string_view rest = records;
-  while (!rest.empty()) {
-    const auto put = ::write(descriptor_, rest.data(), rest.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      throw OutputError("{}: cannot write: {}", path_.string(), std::strerror(errno));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(put));
-  }
+  write_all(descriptor_, std::exchange(queue_, {}), path_);
   struct stat status {};
   if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 0) {
     throw OutputError("{}: somebody has removed it", path_.string());

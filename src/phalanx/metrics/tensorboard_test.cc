@@ -6,6 +6,7 @@
 #include <set>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/metrics/tensorboard_sink.h"
 #include "phalanx/metrics/tensorboard_test_support.h"
 
@@ -19,13 +20,6 @@ using test::TensorBoardEvent;
 
 class TensorBoard : public testing::Test {
  protected:
-  TensorBoard()
-      : directory_(fs::temp_directory_path() /
-                   ("phalanx_tensorboard_" + std::to_string(::getpid()))) {
-    fs::remove_all(directory_);
-  }
-  ~TensorBoard() override { fs::remove_all(directory_); }
-
   const fs::path& directory() const { return directory_; }
   std::vector<TensorBoardEvent> events() const {
     const auto files = event_files(directory_);
@@ -45,7 +39,8 @@ class TensorBoard : public testing::Test {
   }
 
  private:
-  fs::path directory_;
+  const TemporaryDirectory temporary_{"tensorboard"};
+  const fs::path directory_ = temporary_.path();
 };
 
 TensorBoardFile::Clock::time_point seconds(std::int64_t count) {

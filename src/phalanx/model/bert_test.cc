@@ -263,11 +263,9 @@ TEST(TinyBert, PostNorm) {
 }
 
 TEST(TinyBert, LogitsOfAllPositions) {
-  const auto backend = make_ref_backend();
-  Arena memory("operands", 32 << 20);
-  Arena workspace("workspace", 8 << 20);
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands(memory, DType::kF64, context);
+  nn::TestMachine machine;
+  Context& context = machine.context;
+  ops::Operands& operands = machine.operands;
   TinyBert bert(operands, tiny_bert_config(), tiny_bert_batch().only(0));
   nn::Pass pass = bert.pass(context);
   pass.training = false;

@@ -23,8 +23,7 @@ PassKind pass_of(LastReader reader) {
   return PassKind::kForward;
 }
 
-std::span<const Tensor> part(std::span<const Tensor> tensors, std::size_t begin,
-                             std::size_t count) {
+Tensors part(Tensors tensors, std::size_t begin, std::size_t count) {
   return tensors.subspan(begin, count);
 }
 
@@ -274,21 +273,21 @@ std::vector<SavedTensor> Chunk::saved_tensors(const nn::BatchShapes& shapes,
   return tensors;
 }
 
-std::span<const Tensor> Chunk::input_streams(std::span<const Tensor> tensors) const {
+Tensors Chunk::input_streams(Tensors tensors) const {
   return part(tensors, places_.front().forward.inputs, inputs().size());
 }
-std::span<const Tensor> Chunk::output_streams(std::span<const Tensor> tensors) const {
+Tensors Chunk::output_streams(Tensors tensors) const {
   return part(tensors, places_.back().forward.outputs, outputs().size());
 }
-std::span<const Tensor> Chunk::input_gradients(std::span<const Tensor> tensors) const {
+Tensors Chunk::input_gradients(Tensors tensors) const {
   return part(tensors, places_.front().input_gradients, inputs().size());
 }
-std::span<const Tensor> Chunk::output_gradients(std::span<const Tensor> tensors) const {
+Tensors Chunk::output_gradients(Tensors tensors) const {
   return part(tensors, places_.back().output_gradients, outputs().size());
 }
 
-void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                         int microbatch, std::size_t u) const {
+void Chunk::forward_unit(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                         std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
   const UnitPlaces& places = places_[u];
@@ -313,8 +312,8 @@ void Chunk::forward_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::U
                .slots = slots});
 }
 
-void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                      int microbatch, const Group& group) const {
+void Chunk::recompute(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                      const Group& group) const {
   nn::Pass pass = whole.of(units_[group.first]->sequence());
   const auto& streams = units_[group.first]->inputs();
   // A hook that fetches weights or saved tensors does so before they are read.
@@ -342,7 +341,7 @@ void Chunk::recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::Unit
   }
 }
 
-nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Tensor> tensors,
+nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, Tensors tensors,
                                         std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   const UnitPlaces& places = places_[u];
@@ -354,7 +353,7 @@ nn::UnitTensors Chunk::backward_tensors(const nn::Pass& pass, std::span<const Te
           .slots = part(tensors, places.backward.slots, unit.saved_slots().size())};
 }
 
-void Chunk::begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std::size_t u) const {
+void Chunk::begin_gradients(nn::Pass& pass, Tensors tensors, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   for (std::size_t i = 0; i < unit.inputs().size(); ++i) {
     const nn::StreamSpec& stream = unit.inputs()[i];
@@ -363,8 +362,8 @@ void Chunk::begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std
   }
 }
 
-void Chunk::backward_input_unit(nn::Pass& whole, std::span<const Tensor> tensors,
-                                nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
+void Chunk::backward_input_unit(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks,
+                                int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
   begin_gradients(pass, tensors, u);
@@ -375,9 +374,8 @@ void Chunk::backward_input_unit(nn::Pass& whole, std::span<const Tensor> tensors
   hooks.after(unit, PassKind::kBackwardInput, microbatch, unit_tensors);
 }
 
-void Chunk::backward_weight_unit(nn::Pass& whole, std::span<const Tensor> tensors,
-                                 const nn::Gradients& gradients, nn::UnitHooks& hooks,
-                                 int microbatch, std::size_t u) const {
+void Chunk::backward_weight_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients& gradients,
+                                 nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
@@ -388,9 +386,8 @@ void Chunk::backward_weight_unit(nn::Pass& whole, std::span<const Tensor> tensor
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
 }
 
-void Chunk::backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
-                          const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
-                          std::size_t u) const {
+void Chunk::backward_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients& gradients,
+                          nn::UnitHooks& hooks, int microbatch, std::size_t u) const {
   const nn::Unit& unit = *units_[u];
   nn::Pass pass = whole.of(unit.sequence());
   begin_gradients(pass, tensors, u);
@@ -405,12 +402,11 @@ void Chunk::backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
   for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
 }
 
-void Chunk::forward(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                    int microbatch) const {
+void Chunk::forward(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = 0; u < units_.size(); ++u) forward_unit(pass, tensors, hooks, microbatch, u);
 }
 
-void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> tensors) const {
+void Chunk::infer(nn::InferencePass& whole, Tensors tensors) const {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const nn::Unit& unit = *units_[u];
     const PassPlaces& places = places_[u].forward;
@@ -425,15 +421,15 @@ void Chunk::infer(nn::InferencePass& whole, std::span<const Tensor> tensors) con
   }
 }
 
-void Chunk::recompute_before(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                             int microbatch, std::size_t u) const {
+void Chunk::recompute_before(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                             std::size_t u) const {
   const int group = places_[u].group;
   if (group < 0) return;
   const Group& units = groups_[static_cast<std::size_t>(group)];
   if (units.last == u) recompute(pass, tensors, hooks, microbatch, units);
 }
 
-void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
+void Chunk::backward_input(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks,
                            int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     recompute_before(pass, tensors, hooks, microbatch, u);
@@ -441,16 +437,15 @@ void Chunk::backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::
   }
 }
 
-void Chunk::backward_weight(nn::Pass& pass, std::span<const Tensor> tensors,
-                            const nn::Gradients& gradients, nn::UnitHooks& hooks,
-                            int microbatch) const {
+void Chunk::backward_weight(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
+                            nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     backward_weight_unit(pass, tensors, gradients, hooks, microbatch, u);
   }
 }
 
-void Chunk::backward(nn::Pass& pass, std::span<const Tensor> tensors,
-                     const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch) const {
+void Chunk::backward(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
+                     nn::UnitHooks& hooks, int microbatch) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     recompute_before(pass, tensors, hooks, microbatch, u);
     backward_unit(pass, tensors, gradients, hooks, microbatch, u);

@@ -45,22 +45,20 @@ class Chunk {
   std::vector<SavedTensor> saved_tensors(const nn::BatchShapes& shapes, bool forward_only) const;
 
   // Those of the tensors of saved_tensors() that are inputs() or outputs(), or their gradients.
-  std::span<const Tensor> input_streams(std::span<const Tensor> tensors) const;
-  std::span<const Tensor> output_streams(std::span<const Tensor> tensors) const;
-  std::span<const Tensor> input_gradients(std::span<const Tensor> tensors) const;
-  std::span<const Tensor> output_gradients(std::span<const Tensor> tensors) const;
+  Tensors input_streams(Tensors tensors) const;
+  Tensors output_streams(Tensors tensors) const;
+  Tensors input_gradients(Tensors tensors) const;
+  Tensors output_gradients(Tensors tensors) const;
 
   // `tensors` are the tensors of saved_tensors(). Hooks are called around every unit.
-  void forward(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-               int microbatch) const;
+  void forward(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch) const;
   // For generation and scoring: `tensors` are those of a forward-only microbatch.
-  void infer(nn::InferencePass& whole, std::span<const Tensor> tensors) const;
-  void backward_input(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                      int microbatch) const;
-  void backward_weight(nn::Pass& pass, std::span<const Tensor> tensors,
-                       const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch) const;
+  void infer(nn::InferencePass& whole, Tensors tensors) const;
+  void backward_input(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch) const;
+  void backward_weight(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
+                       nn::UnitHooks& hooks, int microbatch) const;
   // Both, unit by unit: what only the weight pass needs is free one unit later.
-  void backward(nn::Pass& pass, std::span<const Tensor> tensors, const nn::Gradients& gradients,
+  void backward(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
                 nn::UnitHooks& hooks, int microbatch) const;
 
  private:
@@ -112,26 +110,23 @@ class Chunk {
   bool begins_group(std::size_t u) const;
   std::size_t add(Entry entry);
   // Zeroes the gradients of carried streams that no unit behind this one reads.
-  void begin_gradients(nn::Pass& pass, std::span<const Tensor> tensors, std::size_t unit) const;
-  void recompute(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                 int microbatch, const Group& group) const;
+  void begin_gradients(nn::Pass& pass, Tensors tensors, std::size_t unit) const;
+  void recompute(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                 const Group& group) const;
   // Runs the group forward again if the unit is its last.
-  void recompute_before(nn::Pass& pass, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                        int microbatch, std::size_t unit) const;
+  void recompute_before(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                        std::size_t unit) const;
 
-  void forward_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                    int microbatch, std::size_t unit) const;
-  void backward_input_unit(nn::Pass& whole, std::span<const Tensor> tensors, nn::UnitHooks& hooks,
-                           int microbatch, std::size_t unit) const;
-  void backward_weight_unit(nn::Pass& whole, std::span<const Tensor> tensors,
-                            const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
-                            std::size_t unit) const;
-  void backward_unit(nn::Pass& whole, std::span<const Tensor> tensors,
-                     const nn::Gradients& gradients, nn::UnitHooks& hooks, int microbatch,
-                     std::size_t unit) const;
+  void forward_unit(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                    std::size_t unit) const;
+  void backward_input_unit(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
+                           std::size_t unit) const;
+  void backward_weight_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients& gradients,
+                            nn::UnitHooks& hooks, int microbatch, std::size_t unit) const;
+  void backward_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients& gradients,
+                     nn::UnitHooks& hooks, int microbatch, std::size_t unit) const;
   // What a unit's backward passes are given, except the main gradients.
-  nn::UnitTensors backward_tensors(const nn::Pass& pass, std::span<const Tensor> tensors,
-                                   std::size_t unit) const;
+  nn::UnitTensors backward_tensors(const nn::Pass& pass, Tensors tensors, std::size_t unit) const;
 
   std::vector<std::unique_ptr<nn::Unit>> units_;
   RecomputePlan recompute_;

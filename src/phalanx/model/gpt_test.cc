@@ -8,7 +8,6 @@
 
 #include "phalanx/model/test_support.h"
 #include "phalanx/ops/cases/differentiate.h"
-#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx {
 namespace {
@@ -237,11 +236,9 @@ struct Stage {
 
 // The sum of the two ranks' copies of a tied table's gradient is the whole gradient bit for bit.
 TEST(Gpt, CopiesHaveTheGradientOfTheTiedTable) {
-  const auto backend = make_ref_backend();
-  Arena memory("operands", 8 << 20);
-  Arena workspace("workspace", 1 << 20);
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands(memory, DType::kF64, context);
+  nn::TestMachine machine;
+  Context& context = machine.context;
+  ops::Operands& operands = machine.operands;
   GptFixture gpt(operands, test_gpt_config(true));
   gpt.forward(context);
   gpt.backward(context);

@@ -88,11 +88,9 @@ void expect_published(nn::NormPlace place, const Published& expected) {
   for (const auto& [name, gradient] : result.gradients) squares += std::pow(result.norm(name), 2);
   EXPECT_NEAR(std::sqrt(squares), expected.gradient_norm, 1e-10);
 
-  const auto backend = make_ref_backend();
-  Arena memory("operands", 1 << 20);
-  Arena workspace("workspace", 1 << 20);
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands(memory, DType::kF64, context);
+  nn::TestMachine machine;
+  Context& context = machine.context;
+  ops::Operands& operands = machine.operands;
   TinyBert bert(operands, run.config, run.batch);
   set_weights(bert);
   nn::Pass pass = bert.pass(context);

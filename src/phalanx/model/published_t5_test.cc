@@ -7,7 +7,6 @@
 
 #include "phalanx/model/published_weights.h"
 #include "phalanx/model/t5_test_support.h"
-#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx {
 namespace {
@@ -87,11 +86,9 @@ struct Published {
 };
 
 void expect_published(Version version, const Published& expected) {
-  const auto backend = make_ref_backend();
-  Arena memory("operands", 8 << 20);
-  Arena workspace("workspace", 2 << 20);
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands(memory, DType::kF64, context);
+  nn::TestMachine machine;
+  Context& context = machine.context;
+  ops::Operands& operands = machine.operands;
   const T5Config config = published_config(version);
   const PublishedWeights weights = published_weights(config);
   T5Fixture t5(operands, config, t5_stages(config), nullptr, published_samples(),

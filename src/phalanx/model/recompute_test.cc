@@ -229,11 +229,9 @@ TEST(Recomputation, LeavesForwardOnlyBlocksAsTheyAre) {
 
 TEST(Recomputation, EvaluationGivesTheSameLoss) {
   const auto loss = [](const RecomputePlan& plan) {
-    const auto backend = make_ref_backend();
-    Arena memory("operands", 16 << 20);
-    Arena workspace("workspace", 4 << 20);
-    Context context{.backend = *backend, .workspace = workspace};
-    ops::Operands operands(memory, DType::kF64, context);
+    nn::TestMachine machine;
+    Context& context = machine.context;
+    ops::Operands& operands = machine.operands;
     GptFixture gpt(operands, config_with(plan));
     std::vector<Tensor> tensors;
     for (const SavedTensor& saved : gpt.chunk.saved_tensors(gpt.all.shape, true)) {

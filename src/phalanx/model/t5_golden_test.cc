@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "phalanx/model/t5_test_support.h"
-#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx {
 namespace {
@@ -109,11 +108,9 @@ class TinyT5 {
   }
 
  private:
-  std::unique_ptr<Backend> backend_ = make_ref_backend();
-  Arena memory_{"operands", 16 << 20};
-  Arena workspace_{"workspace", 4 << 20};
-  Context context_{.backend = *backend_, .workspace = workspace_};
-  ops::Operands operands_{memory_, DType::kF64, context_};
+  nn::TestMachine machine_;
+  Context& context_ = machine_.context;
+  ops::Operands& operands_ = machine_.operands;
   T5Fixture t5_;
 };
 

@@ -18,18 +18,6 @@ using nn::Values;
 constexpr T5Positions kAllPositions[] = {T5Positions::kLearned, T5Positions::kRelative,
                                          T5Positions::kNone};
 
-// A backend with memory.
-struct T5Machine {
-  explicit T5Machine(DType storage = DType::kF64,
-                     std::unique_ptr<Backend> the_backend = make_ref_backend())
-      : backend(std::move(the_backend)), operands(memory, storage, context) {}
-  std::unique_ptr<Backend> backend;
-  Arena memory{"operands", 16 << 20};
-  Arena workspace{"workspace", 4 << 20};
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands;
-};
-
 struct T5Outcome {
   Values loss;
   std::map<std::string, Values> gradients;
@@ -38,7 +26,7 @@ struct T5Outcome {
 
 T5Outcome run_stages(const T5Config& config, const T5Fixture::Stages& stages, bool split = false,
                      std::unique_ptr<Backend> backend = make_ref_backend()) {
-  T5Machine machine(config.transformer.dtype, std::move(backend));
+  nn::TestMachine machine(config.transformer.dtype, std::move(backend));
   T5Fixture t5(machine.operands, config, stages);
   t5.forward(machine.context);
   t5.backward(machine.context, split);
@@ -113,7 +101,7 @@ T5Outcome run_tensor_parallel(T5Config config, const T5Fixture::Stages& stages, 
     const auto rank = static_cast<std::size_t>(world.rank());
     T5Config own = config;
     own.transformer.tensor.rank = world.rank();
-    T5Machine machine(own.transformer.dtype);
+    nn::TestMachine machine(own.transformer.dtype);
     T5Fixture t5(machine.operands, own, stages, size == 1 ? nullptr : &world);
     t5.forward(machine.context);
     t5.backward(machine.context, split);
@@ -243,7 +231,7 @@ TEST(T5, TheEncodersOutputIsOneBlock) {
 TEST(T5, PaddingIsNotSeen) {
   const T5Config config = test_t5_config(T5Positions::kRelative, true);
   const auto losses = [&](bool changed) {
-    T5Machine machine;
+    nn::TestMachine machine;
     T5Fixture t5(machine.operands, config, t5_stages(config));
     if (changed) {
       const auto tokens = t5.column("tokens").span<std::int32_t>();
@@ -264,7 +252,8 @@ TEST(T5, CachedDecodingIsTheWholePass) {
   for (const T5Positions positions : {T5Positions::kLearned, T5Positions::kRelative}) {
     const T5Config config = test_t5_config(positions, true);
     const auto logits_behind = [&](std::int64_t begin, std::int64_t count,
-                                   std::span<nn::KeyValueCache* const> caches, T5Machine& machine) {
+                                   std::span<nn::KeyValueCache* const> caches,
+                                   nn::TestMachine& machine) {
       T5Samples samples = test_t5_samples();
       samples.encoder.erase(samples.encoder.begin());
       samples.decoder = {{7, 3, 10, 5}};
@@ -284,7 +273,7 @@ TEST(T5, CachedDecodingIsTheWholePass) {
       t5.stage(0).chunk.infer(inference, t5.stage(0).tensors);
       return nn::values_of(inference.logits.slice(1, 0, config.vocabulary));
     };
-    T5Machine machine;
+    nn::TestMachine machine;
     nn::KeyValueCache cache{.keys = {}, .values = {}, .rows = {}, .length = 0};
     for (int layer = 0; layer < 2; ++layer) {
       cache.keys.push_back(machine.operands.output({4, 1, 4, 3}));
@@ -296,7 +285,7 @@ TEST(T5, CachedDecodingIsTheWholePass) {
         .document = machine.operands.filled(DType::kI32, {4, 1}, 0.0)};
     for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 1}}) {
       cache.length = begin;
-      T5Machine other;
+      nn::TestMachine other;
       const Values whole = logits_behind(0, begin + count, {}, other);
       nn::KeyValueCache* const caches[] = {&cache};
       nn::expect_near(logits_behind(begin, count, caches, machine), whole, 1e-12, "logits");

@@ -1,8 +1,7 @@
 #pragma once
-// softmax(q k^T / sqrt(d) + bias) v on heads, fused or unfused, with what backward needs of it: the
-// body of self attention and of cross attention between their linears. Saved: the context [sq, b,
-// heads * d]; with the fused kernel also the log-sum-exp; with the unfused one the probabilities,
-// unless backward computes them again.
+// softmax(q k^T / sqrt(d) + bias) v on heads, fused or unfused, and its backward: self attention
+// and cross attention use it between their linears. Saved: the context [sq, b, heads * d]; fused
+// also the log-sum-exp; unfused the probabilities, unless backward recomputes them.
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
@@ -18,8 +17,8 @@ class AttentionCore {
     bool causal = false;
     bool documents = false;
     std::int64_t window = 0;  // of a causal mask
-    // The keys are another sequence's. A saved tensor has the shape of one sequence, so backward
-    // computes the probabilities of an unfused kernel again.
+    // Keys belong to another sequence. A saved tensor has the shape of one sequence, so backward
+    // recomputes the probabilities of an unfused kernel.
     bool is_cross = false;
   };
   AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& kind,
@@ -32,8 +31,8 @@ class AttentionCore {
   struct Rows {
     RowCoordinates query, key;
   };
-  // Added to the scores: [heads, sq, sk], optional. Backward adds to `gradient`, which begins as
-  // zeros.
+  // Optional, added to the scores: [heads, sq, sk]. Backward adds to `gradient`, which is initially
+  // zero.
   struct Bias {
     Tensor values, gradient;
   };
@@ -42,8 +41,7 @@ class AttentionCore {
 
   void forward(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                const Saved& saved) const;
-  // The forward pass of one sample of the batch, whose keys come from a cache. Nothing is saved for
-  // backward.
+  // The forward pass of one sample with cached keys. Saves nothing for backward.
   void forward_cached(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                       const Saved& saved, std::int64_t sample) const;
   // `dcontext` [sq, b, heads * d] is the gradient of the context.

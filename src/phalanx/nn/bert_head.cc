@@ -9,19 +9,13 @@ constexpr std::int64_t kClasses = 2;
 // Of the model's losses.
 constexpr std::size_t kBinaryLoss = 1;
 
-std::optional<Norm> final_norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-                               const TransformerConfig& config) {
-  if (config.norm_place == NormPlace::kPost) return std::nullopt;
-  return Norm(table, owned, slots, config.stack + ".final_layernorm", config);
-}
-
 }  // namespace
 
 BertHead::BertHead(ParamTable& table, const BertHeadOptions& options,
                    const TransformerConfig& config)
     : Unit("head", config.sequence),
       config_(config),
-      norm_(final_norm(table, parameters_, slots_, config)),
+      norm_(bert_final_norm(table, parameters_, slots_, config)),
       dense_(table, parameters_, "lm_head.dense", config.hidden, config.hidden, config,
              config.init_deviation, Linear::Cut::kStream, Linear::Bias::kByCaller),
       entry_(Norm(table, parameters_, slots_, "lm_head.layer_norm", config), config),
@@ -42,13 +36,12 @@ BertHead::BertHead(ParamTable& table, const BertHeadOptions& options,
   binary_.emplace(Binary{*options.binary_labels, pooler, classes, dlogits});
 }
 
-void BertHead::forward(Pass& pass, std::span<const Tensor> inputs,
-                       std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void BertHead::forward(Pass& pass, Tensors inputs, Tensors /*outputs*/, const Saved& saved) const {
   losses(pass, inputs[0], saved, {}, {});
 }
 
-void BertHead::infer(InferencePass& pass, std::span<const Tensor> inputs,
-                     std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void BertHead::infer(InferencePass& pass, Tensors inputs, Tensors /*outputs*/,
+                     const Saved& saved) const {
   losses(pass.pass, inputs[0], saved, pass.row_losses, pass.logits);
 }
 
@@ -76,29 +69,12 @@ void BertHead::binary_loss(Pass& pass, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const DType full = full_precision(config_.dtype);
   const std::int64_t samples = pass.shape.micro_batch;
-  const LossTerm& term = pass.losses[kBinaryLoss];
   const Tensor labels = pass.batch[binary_->labels].reshape({samples});
   const Tensor mask = pass.scratch(full, {samples});
   const Tensor logits = pass.scratch(full, {samples, kClasses});
-  const Tensor loss = pass.scratch(full, {samples});
-  const Tensor seed = pass.scratch(full, {1});
   binary_->classes.forward(pass, logits, binary_->pooler.pooled(saved));
   ops::label_mask(pass.ops, {.mask = mask, .labels = labels});
-  if (pass.training) {
-    ops::loss_seed(pass.ops, {.seed = seed,
-                              .loss_scale = pass.loss_settings.loss_scale,
-                              .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
-                              .factor = term.factor});
-  }
-  ops::cross_entropy(pass.ops, {.loss = loss,
-                                .dlogits = pass.training ? saved[binary_->dlogits] : Tensor{},
-                                .logits = logits,
-                                .targets = labels,
-                                .mask = mask,
-                                .seed = seed,
-                                .vocabulary = kClasses});
-  ops::loss_accumulate(pass.ops,
-                       {.sum = term.sum, .count = term.count, .loss = loss, .mask = mask});
+  class_losses(pass, pass.losses[kBinaryLoss], logits, labels, mask, saved[binary_->dlogits]);
 }
 
 Tensor BertHead::hidden_again(Pass& pass, const Tensor& x, const Saved& saved) const {
@@ -148,9 +124,8 @@ void BertHead::other_weights(Pass& pass, const Tensor& x, const Saved& saved,
   binary_->pooler.backward_weight(pass, saved, gradients);
 }
 
-void BertHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
-                              std::span<const Tensor> /*output_gradients*/,
-                              std::span<const Tensor> input_gradients, const Saved& saved) const {
+void BertHead::backward_input(Pass& pass, Tensors inputs, Tensors /*output_gradients*/,
+                              Tensors input_gradients, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   BodyCall call{.pass = pass, .saved = saved};
   const Tensor dactivated = pass.scratch_stream(config_.dtype, config_.hidden);
@@ -158,7 +133,7 @@ void BertHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
   to_input(pass, input_gradients[0], dactivated, inputs[0], saved);
 }
 
-void BertHead::backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+void BertHead::backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
                                const Gradients& gradients) const {
   const WorkspaceScope scope(pass.ops.workspace);
   BodyCall call{.pass = pass, .saved = saved};
@@ -166,9 +141,8 @@ void BertHead::backward_weight(Pass& pass, std::span<const Tensor> inputs, const
   other_weights(pass, inputs[0], saved, gradients);
 }
 
-void BertHead::backward(Pass& pass, std::span<const Tensor> inputs,
-                        std::span<const Tensor> output_gradients,
-                        std::span<const Tensor> input_gradients, const Saved& saved,
+void BertHead::backward(Pass& pass, Tensors inputs, Tensors output_gradients,
+                        Tensors input_gradients, const Saved& saved,
                         const Gradients& gradients) const {
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);

@@ -1,5 +1,6 @@
 #include "phalanx/nn/bert_pooler.h"
 
+#include "phalanx/nn/vocabulary_projection.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
@@ -56,6 +57,28 @@ void BertPooler::backward_input(Pass& pass, const Tensor& dhidden, const Tensor&
 
 void BertPooler::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
   dense_.backward_weight(pass, saved[ddense_output_], saved[first_], gradients);
+}
+
+std::optional<Norm> bert_final_norm(ParamTable& table, std::vector<ParamId>& owned,
+                                    SavedSlots& slots, const TransformerConfig& config) {
+  if (config.norm_place == NormPlace::kPost) return std::nullopt;
+  return Norm(table, owned, slots, config.stack + ".final_layernorm", config);
+}
+
+void class_losses(Pass& pass, const LossTerm& term, const Tensor& logits, const Tensor& labels,
+                  const Tensor& mask, const Tensor& dlogits) {
+  const Tensor loss = pass.scratch(logits.dtype, {logits.shape[0]});
+  const Tensor seed = pass.scratch(logits.dtype, {1});
+  seed_loss(pass, seed, mask, term);
+  ops::cross_entropy(pass.ops, {.loss = loss,
+                                .dlogits = pass.training ? dlogits : Tensor{},
+                                .logits = logits,
+                                .targets = labels,
+                                .mask = mask,
+                                .seed = seed,
+                                .vocabulary = logits.shape[1]});
+  ops::loss_accumulate(pass.ops,
+                       {.sum = term.sum, .count = term.count, .loss = loss, .mask = mask});
 }
 
 }  // namespace phalanx::nn

@@ -10,12 +10,6 @@ namespace {
 // Where dropout is, behind all layers; its place is the embedding's.
 constexpr std::int64_t kPoolerLayer = kEmbeddingLayer - 1;
 
-std::optional<Norm> norm_before_pooler(ParamTable& table, std::vector<ParamId>& owned,
-                                       SavedSlots& slots, const TransformerConfig& config) {
-  if (config.norm_place == NormPlace::kPost) return std::nullopt;
-  return Norm(table, owned, slots, config.stack + ".final_layernorm", config);
-}
-
 // Of the first row of each sample: [1, b].
 RowCoordinates first_rows(const Pass& pass) {
   const RowCoordinates& rows = pass.rows();
@@ -31,7 +25,7 @@ ClassificationHead::ClassificationHead(ParamTable& table, const ClassificationHe
     : Unit("head", config.sequence),
       config_(config),
       options_(options),
-      norm_(norm_before_pooler(table, parameters_, slots_, config)),
+      norm_(bert_final_norm(table, parameters_, slots_, config)),
       pooler_(table, parameters_, slots_, config),
       classes_(table, parameters_, "classification_head", options.classes, config.hidden, config,
                config.init_deviation, Linear::Cut::kWhole, Linear::Bias::kInProduct) {
@@ -71,44 +65,24 @@ void ClassificationHead::class_logits(Pass& pass, const Tensor& logits, const Te
   classes_.forward(pass, logits, pooled);
 }
 
-void ClassificationHead::infer(InferencePass& pass, std::span<const Tensor> inputs,
-                               std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void ClassificationHead::infer(InferencePass& pass, Tensors inputs, Tensors /*outputs*/,
+                               const Saved& saved) const {
   class_logits(pass.pass, pass.logits, inputs[0], saved);
 }
 
-void ClassificationHead::forward(Pass& pass, std::span<const Tensor> inputs,
-                                 std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void ClassificationHead::forward(Pass& pass, Tensors inputs, Tensors /*outputs*/,
+                                 const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const DType full = full_precision(config_.dtype);
   const std::int64_t samples = pass.shape.micro_batch;
-  const LossTerm& term = pass.losses[0];
   const Tensor labels = pass.batch[options_.labels].reshape({samples});
   const Tensor mask = pass.batch[options_.loss_mask].reshape({samples});
   const Tensor& logits = saved[logits_];
-  const Tensor loss = pass.scratch(full, {samples});
-  const Tensor seed = pass.scratch(full, {1});
   class_logits(pass, logits, inputs[0], saved);
-  if (pass.training) {
-    ops::loss_seed(pass.ops, {.seed = seed,
-                              .loss_scale = pass.loss_settings.loss_scale,
-                              .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
-                              .factor = term.factor});
-  }
-  ops::cross_entropy(pass.ops, {.loss = loss,
-                                .dlogits = pass.training ? saved[dlogits_] : Tensor{},
-                                .logits = logits,
-                                .targets = labels,
-                                .mask = mask,
-                                .seed = seed,
-                                .vocabulary = options_.classes});
-  ops::loss_accumulate(pass.ops,
-                       {.sum = term.sum, .count = term.count, .loss = loss, .mask = mask});
+  class_losses(pass, pass.losses[0], logits, labels, mask, saved[dlogits_]);
 }
 
-void ClassificationHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
-                                        std::span<const Tensor> /*output_gradients*/,
-                                        std::span<const Tensor> input_gradients,
-                                        const Saved& saved) const {
+void ClassificationHead::backward_input(Pass& pass, Tensors inputs, Tensors /*output_gradients*/,
+                                        Tensors input_gradients, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dx = input_gradients[0];
   const Tensor dpooled = pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.hidden});
@@ -121,8 +95,8 @@ void ClassificationHead::backward_input(Pass& pass, std::span<const Tensor> inpu
   if (norm_) norm_->backward_input(pass, dx, dhidden, inputs[0], {}, saved);
 }
 
-void ClassificationHead::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/,
-                                         const Saved& saved, const Gradients& gradients) const {
+void ClassificationHead::backward_weight(Pass& pass, Tensors /*inputs*/, const Saved& saved,
+                                         const Gradients& gradients) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor pooled = pass.scratch(config_.dtype, {pass.shape.micro_batch, config_.hidden});
   drop(pass, pooled, pooler_.pooled(saved));

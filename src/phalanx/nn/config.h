@@ -1,6 +1,6 @@
 #pragma once
-// What the layers of one Transformer stack have in common. Sizes are global; `tensor` says which
-// part of them a rank holds.
+// Settings that the layers of one Transformer stack share. Sizes are global; `tensor` tells this
+// rank's part.
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ namespace phalanx::nn {
 
 enum class AttentionKernel : std::uint8_t { kFused, kUnfused };
 
-// Where a sub-layer's norm is (nn/sublayer.h).
+// The position of a sub-layer's norm (nn/sublayer.h).
 enum class NormPlace : std::uint8_t { kPre, kPost };
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 
@@ -34,46 +34,46 @@ struct TransformerConfig {
   std::int64_t query_groups = 0;  // key/value heads; = heads without grouped query attention
   std::int64_t head_size = 0;
   NormKind norm = NormKind::kLayerNorm;
-  bool norm_zero_centred = false;  // norm weights are kept less 1 (--apply-layernorm-1p)
+  bool norm_zero_centred = false;  // norm weights are stored minus 1 (--apply-layernorm-1p)
   double norm_epsilon = 1e-5;
   double hidden_dropout = 0.0;
   double attention_dropout = 0.0;
   double init_deviation = 0.02;
   ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
-  bool gated = false;       // of the MLP: activation(gate) * up, both of one fc1 [gate; up]
+  bool gated = false;       // MLP: activation(gate) * up, both from one fc1 [gate; up]
   bool linear_bias = true;  // of linears of layers
   bool qkv_bias = true;     // of linear_qkv
   bool qk_norm = false;     // norms of every head's query and key
   AttentionKernel attention = AttentionKernel::kFused;
-  // The sequence that the stack runs over, and what its parameters' names begin with.
+  // The stack's sequence, and the prefix of its parameters' names.
   Sequence sequence = Sequence::kOnly;
   std::string stack = "decoder";
   NormPlace norm_place = NormPlace::kPre;
   bool causal = true;
-  // Set where self attention has a relative position bias.
+  // Set if self attention has a relative position bias.
   std::optional<ops::RelativeBuckets> relative_buckets = std::nullopt;
-  // Set where queries and keys of self attention have rotary positions. A column [s, b] of the
-  // batch holds the positions, all below max_positions.
+  // Set if queries and keys of self attention have rotary positions. A column [s, b] of the batch
+  // holds the positions, all below max_positions.
   std::optional<ops::Rotary> rotary = std::nullopt;
   std::size_t position_column = 0;
   std::int64_t max_positions = 0;
-  // The factor of the scores; not set: 1 / sqrt(head_size).
+  // The factor of the scores; default: 1 / sqrt(head_size).
   std::optional<double> attention_scale = std::nullopt;
-  // How many keys a query of a causal stack sees, its own position included; 0: all before it.
+  // The number of keys that a query of a causal stack sees, with its own; 0: all before it.
   std::int64_t window = 0;
-  std::vector<bool> window_layers = {};   // which layers have the window; empty: all
-  bool mask_documents = false;            // rows see only their own document of the sample
+  std::vector<bool> window_layers = {};   // the layers with the window; empty: all
+  bool mask_documents = false;            // rows see only their own document
   DType dtype = DType::kF32;              // of parameters and activations
-  bool fp32_residual = false;             // the residual stream is f32 although dtype has 16 bits
-  bool recompute_core_attention = false;  // unfused: probabilities are computed again in backward
+  bool fp32_residual = false;             // the residual stream is f32 even if dtype has 16 bits
+  bool recompute_core_attention = false;  // unfused: backward recomputes probabilities
   TensorParallel tensor;
   PhiloxKey init_key;
   PhiloxKey dropout_key;
 
-  // What this rank holds of each.
+  // This rank's share.
   std::int64_t local_ffn_hidden() const { return ffn_hidden / tensor.size; }
   std::int64_t local_heads() const { return heads / tensor.size; }
-  // With fewer groups than ranks this rank has one, and a part of that group's queries.
+  // With fewer groups than ranks, a rank has one group and a part of that group's queries.
   std::int64_t local_query_groups() const {
     return std::max<std::int64_t>(1, query_groups / tensor.size);
   }
@@ -86,11 +86,11 @@ struct TransformerConfig {
   std::int64_t window_of(std::int64_t layer) const {
     return window_layers.empty() || window_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
-  // Of the initial weights of linears whose output is added to the residual stream.
+  // For the initial weights of linears whose output is added to the residual stream.
   double exit_deviation() const {
     return init_deviation / std::sqrt(2.0 * static_cast<double>(num_layers));
   }
-  // The coordinate of a dropout in layer `layer` of this stack.
+  // The Philox coordinate of a dropout in layer `layer` of this stack.
   std::uint32_t dropout_site(std::int64_t layer, DropoutPlace place, std::int64_t head = 0) const {
     return phalanx::dropout_site(static_cast<std::uint32_t>(layer), place,
                                  static_cast<std::uint32_t>(head),
@@ -105,14 +105,14 @@ struct TransformerConfig {
   DType stream_dtype() const { return fp32_residual ? DType::kF32 : dtype; }
 };
 
-// How the gradients of parameters that act on the residual stream (norms, row-parallel biases) are
-// summed over ranks.
+// How ranks sum the gradients of parameters that act on the residual stream (norms, row-parallel
+// biases).
 constexpr GradientReduction reduction_of_stream(const TensorParallel& tensor) {
   return tensor.sequence ? GradientReduction::kSequencePartial : GradientReduction::kNone;
 }
 
-// Statistics, losses and main gradients are f32; f64 where the whole model runs in f64 on the
-// reference.
+// The dtype of statistics, losses and main gradients: f32, or f64 if the whole model runs in f64 on
+// the reference.
 constexpr DType full_precision(DType dtype) {
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Tables that passes read and training does not change. Layers ask for them when they are built; a
-// rank computes each once.
+// Tables that passes read and training does not change. Layers request them when they are built; a
+// rank computes each table once.
 
 #include <functional>
 #include <span>
@@ -17,7 +17,7 @@ namespace phalanx::nn {
 
 using ConstantId = int;
 
-// Layers that give the same name mean the same constant.
+// Constants with the same name are the same.
 struct ConstantSpec {
   std::string name;
   DType dtype = DType::kF32;
@@ -31,7 +31,7 @@ class Constants {
   Constants() = default;
   Constants(std::span<const ConstantSpec> specs, Context& context, Arena& arena);
   // By id.
-  std::span<const Tensor> tensors() const { return tensors_; }
+  Tensors tensors() const { return tensors_; }
 
  private:
   std::vector<Tensor> tensors_;

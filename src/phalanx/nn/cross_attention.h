@@ -1,11 +1,11 @@
 #pragma once
-// Cross attention as the body of a sub-layer: proj(attention(q(x), kv(E))), where E is the
-// encoder's output, which all layers of the decoder read and none normalises again. The rows of the
-// fused kv weight are, for each head, its key, then its value. Keys of padding are masked.
+// Cross attention as the body of a sub-layer: proj(attention(q(x), kv(E))). E is the encoder's
+// output, which all decoder layers read without another norm. The rows of the fused kv weight are
+// each head's key, then its value. Keys of padding are masked.
 //
-// kv is a second entry of the region: E is gathered along its own sequence for its product, forward
-// and for the weight gradient. The partial gradients of E are summed and then added to those of
-// later layers, each sum rounded to the stream's type.
+// kv enters the region a second time: E is gathered along its own sequence for kv's product, in
+// forward and for the weight gradient. Partial gradients of E are summed and then added to those of
+// later layers; each sum is rounded to the stream's type.
 
 #include <string>
 #include <vector>

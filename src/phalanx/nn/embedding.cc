@@ -117,8 +117,7 @@ void Embedding::add_tables(Pass& pass, const Tensor& sum, const Tensor& words) c
   if (has_types) add_table(pass, sum, sum, type_.id, columns_.types, !norm_);
 }
 
-void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
-                        std::span<const Tensor> outputs, const Saved& saved) const {
+void Embedding::forward(Pass& pass, Tensors /*inputs*/, Tensors outputs, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor sum = norm_ ? saved[sum_] : outputs[0];
   const Tensor words =
@@ -136,10 +135,8 @@ void Embedding::forward(Pass& pass, std::span<const Tensor> /*inputs*/,
       {.dx = outputs[0], .dout = outputs[0], .dropout = dropout(pass), .rows = pass.stream_rows()});
 }
 
-void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
-                               std::span<const Tensor> output_gradients,
-                               std::span<const Tensor> /*input_gradients*/,
-                               const Saved& saved) const {
+void Embedding::backward_input(Pass& pass, Tensors /*inputs*/, Tensors output_gradients,
+                               Tensors /*input_gradients*/, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dsum = pass.region.own(saved[dsum_]);
   const Tensor dropped = norm_ ? pass.scratch_stream(config_.dtype, config_.hidden) : dsum;
@@ -153,7 +150,7 @@ void Embedding::backward_input(Pass& pass, std::span<const Tensor> /*inputs*/,
   pass.finish(pass.region.enter(pass.ops, saved[dsum_]));
 }
 
-void Embedding::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/, const Saved& saved,
+void Embedding::backward_weight(Pass& pass, Tensors /*inputs*/, const Saved& saved,
                                 const Gradients& gradients) const {
   if (gradients.has_rows(word_)) {
     const SparseGradient& sparse = gradients.rows(word_);

@@ -21,20 +21,17 @@ EncoderNorm::EncoderNorm(ParamTable& table, const TransformerConfig& config)
   input_last_reader_ = LastReader::kInputGradient;
 }
 
-void EncoderNorm::forward(Pass& pass, std::span<const Tensor> inputs,
-                          std::span<const Tensor> outputs, const Saved& saved) const {
+void EncoderNorm::forward(Pass& pass, Tensors inputs, Tensors outputs, const Saved& saved) const {
   norm_.forward(pass, outputs[0], inputs[0], saved);
 }
 
-void EncoderNorm::backward_input(Pass& pass, std::span<const Tensor> inputs,
-                                 std::span<const Tensor> output_gradients,
-                                 std::span<const Tensor> input_gradients,
-                                 const Saved& saved) const {
+void EncoderNorm::backward_input(Pass& pass, Tensors inputs, Tensors output_gradients,
+                                 Tensors input_gradients, const Saved& saved) const {
   norm_.backward_input(pass, input_gradients[0], output_gradients[0], inputs[0], {}, saved);
 }
 
-void EncoderNorm::backward_weight(Pass& pass, std::span<const Tensor> /*inputs*/,
-                                  const Saved& saved, const Gradients& gradients) const {
+void EncoderNorm::backward_weight(Pass& pass, Tensors /*inputs*/, const Saved& saved,
+                                  const Gradients& gradients) const {
   norm_.backward_weight(pass, saved, gradients);
 }
 

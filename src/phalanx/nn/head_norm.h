@@ -1,7 +1,7 @@
 #pragma once
-// The norm of every head's query or key, over the head's features, of the kind that the
-// configuration says: one weight for all heads. Neither its input nor its output is saved: backward
-// is given the input, and computes the output again (apply).
+// The configured norm of every head's query or key, over the head's features, with one weight for
+// all heads. It saves neither input nor output: backward gets the input and recomputes the output
+// (apply).
 
 #include <string>
 #include <vector>
@@ -12,15 +12,14 @@ namespace phalanx::nn {
 
 class HeadNorm {
  public:
-  // Parameters NAME.weight [head size], ones (zeros where it is zero-centred), and, of layer
-  // normalisation, NAME.bias, zeros; a rank of the tensor-parallel group has the gradient of its
-  // heads. Saved: the statistics of each head and this microbatch's sums. `heads_per_group` are
-  // those of this rank.
+  // Parameters NAME.weight [head size], ones (zeros if zero-centred), and for layer normalisation
+  // NAME.bias, zeros. A tensor-parallel rank has the gradient of its heads. Saved: the statistics
+  // of each head and this microbatch's sums. `heads_per_group` counts this rank's heads.
   HeadNorm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
            const std::string& name, std::int64_t heads_per_group, const TransformerConfig& config);
 
-  // Tensors are [s, b, groups, heads per group, d], or without the fourth dimension where it is 1;
-  // views of a fused tensor, or dense.
+  // Tensors are [s, b, groups, heads per group, d], without the fourth dimension if it is 1; dense,
+  // or views of a fused tensor.
   void forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
   void apply(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const;
   void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
@@ -30,7 +29,7 @@ class HeadNorm {
   }
 
  private:
-  // The rows [s * b * groups, d] of the heads that stand at one place of their groups.
+  // The rows [s * b * groups, d] of the heads at one place within their groups.
   Tensor heads_at(const Tensor& heads, std::int64_t place) const;
   Norm::Statistics statistics_at(const Saved& saved, std::int64_t place) const;
 

@@ -7,8 +7,8 @@
 
 namespace phalanx::nn {
 
-// Several hooks as one: before() is called from the first to the last, after() and grad_ready()
-// from the last to the first.
+// Several hooks in one. before() calls them from first to last, after() and grad_ready() from last
+// to first.
 class HooksInTurn final : public UnitHooks {
  public:
   explicit HooksInTurn(std::vector<UnitHooks*> hooks) : hooks_(std::move(hooks)) {}

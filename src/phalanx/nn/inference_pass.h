@@ -1,6 +1,6 @@
 #pragma once
-// What the units of a model are given for generation and scoring: a forward pass, key/value caches
-// and where results go.
+// The inputs of units in generation and scoring: a forward pass, key/value caches and the places of
+// results.
 
 #include <span>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace phalanx::nn {
 
-// Keys and values of earlier positions of one sequence. One entry per layer of the chunk.
+// Keys and values of earlier positions of one sequence, by layer of the chunk.
 struct KeyValueCache {
   std::vector<Tensor> keys, values;  // each [capacity, 1, groups, d]
   RowCoordinates rows;               // [capacity, 1]; filled by the owner
@@ -18,10 +18,10 @@ struct KeyValueCache {
 
 struct InferencePass {
   Pass& pass;  // not training
-  // One for each sample of the batch, or none. The pass continues the sequences in them and appends
-  // its own keys and values. A sample's results do not depend on the other samples.
+  // One per sample of the batch, or none. The pass continues their sequences and appends its own
+  // keys and values. A sample's results do not depend on other samples.
   std::span<KeyValueCache* const> caches = {};
-  // What the head computes; with `logits` alone, only these.
+  // Results of the head; if only `logits` is set, it computes only these.
   Tensor logits = {};      // [b, V] f32, of the last position, whole on every rank
   Tensor row_losses = {};  // [s*b] f32, the loss of every row
 };

@@ -20,14 +20,14 @@ LanguageModelHead::LanguageModelHead(ParamTable& table, Output output, std::int6
                          .columns = columns},
                         config) {}
 
-void LanguageModelHead::forward(Pass& pass, std::span<const Tensor> inputs,
-                                std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void LanguageModelHead::forward(Pass& pass, Tensors inputs, Tensors /*outputs*/,
+                                const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   projection_.losses(pass, entry_.forward(pass, inputs[0], saved), saved);
 }
 
-void LanguageModelHead::infer(InferencePass& pass, std::span<const Tensor> inputs,
-                              std::span<const Tensor> /*outputs*/, const Saved& saved) const {
+void LanguageModelHead::infer(InferencePass& pass, Tensors inputs, Tensors /*outputs*/,
+                              const Saved& saved) const {
   const WorkspaceScope scope(pass.pass.ops.workspace);
   const Tensor normed = entry_.forward(pass.pass, inputs[0], saved);
   if (pass.row_losses || !pass.logits) {
@@ -37,23 +37,20 @@ void LanguageModelHead::infer(InferencePass& pass, std::span<const Tensor> input
   projection_.whole_logits(pass.pass, pass.logits, normed.select(0, pass.pass.shape.sequence - 1));
 }
 
-void LanguageModelHead::backward_input(Pass& pass, std::span<const Tensor> inputs,
-                                       std::span<const Tensor> /*output_gradients*/,
-                                       std::span<const Tensor> input_gradients,
-                                       const Saved& saved) const {
+void LanguageModelHead::backward_input(Pass& pass, Tensors inputs, Tensors /*output_gradients*/,
+                                       Tensors input_gradients, const Saved& saved) const {
   BodyCall call{.pass = pass, .saved = saved};
   entry_.backward_input(call, projection_, input_gradients[0], inputs[0], {});
 }
 
-void LanguageModelHead::backward_weight(Pass& pass, std::span<const Tensor> inputs,
-                                        const Saved& saved, const Gradients& gradients) const {
+void LanguageModelHead::backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
+                                        const Gradients& gradients) const {
   BodyCall call{.pass = pass, .saved = saved};
   entry_.backward_weight(call, projection_, inputs[0], gradients);
 }
 
-void LanguageModelHead::backward(Pass& pass, std::span<const Tensor> inputs,
-                                 std::span<const Tensor> output_gradients,
-                                 std::span<const Tensor> input_gradients, const Saved& saved,
+void LanguageModelHead::backward(Pass& pass, Tensors inputs, Tensors output_gradients,
+                                 Tensors input_gradients, const Saved& saved,
                                  const Gradients& gradients) const {
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);

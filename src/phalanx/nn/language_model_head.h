@@ -17,17 +17,14 @@ class LanguageModelHead final : public Unit {
                     std::int64_t padded_vocabulary, const TargetColumns& columns,
                     const TransformerConfig& config);
 
-  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-               const Saved& saved) const override;
-  void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+  void forward(Pass& pass, Tensors inputs, Tensors outputs, const Saved& saved) const override;
+  void infer(InferencePass& pass, Tensors inputs, Tensors outputs,
              const Saved& saved) const override;
-  void backward_input(Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients, const Saved& saved) const override;
-  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+  void backward_input(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
+                      const Saved& saved) const override;
+  void backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
                        const Gradients& gradients) const override;
-  void backward(Pass& pass, std::span<const Tensor> inputs,
-                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+  void backward(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
                 const Saved& saved, const Gradients& gradients) const override;
 
  private:

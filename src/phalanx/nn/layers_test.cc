@@ -5,18 +5,15 @@
 #include "phalanx/nn/language_model_head.h"
 #include "phalanx/nn/test_support.h"
 #include "phalanx/nn/transformer_layer.h"
-#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx::nn {
 namespace {
 
 class Layers : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend_ = make_ref_backend();
-  Arena memory_{"operands", 8 << 20};
-  Arena workspace_{"workspace", 1 << 20};
-  Context context_{.backend = *backend_, .workspace = workspace_};
-  ops::Operands operands_{memory_, DType::kF64, context_};
+  TestMachine machine_;
+  Context& context_ = machine_.context;
+  ops::Operands& operands_ = machine_.operands;
 };
 
 TEST_F(Layers, NormAppliedAgainIsTheForwardBitForBit) {
@@ -98,95 +95,22 @@ TEST_F(Layers, AttentionSeesItsDocumentAndThePast) {
   for (const std::int64_t s : {2, 3, 4}) EXPECT_EQ(row(s), before[s]) << s;
 }
 
-// Passes over one position at a time with cached keys and values give the rows of one pass over all
-// positions, for both kernels and grouped queries.
+// Passes over a part of the positions, for both kernels and grouped queries.
 TEST_F(Layers, CachedAttentionIsTheWholePass) {
   for (const auto kernel : {AttentionKernel::kFused, AttentionKernel::kUnfused}) {
     TransformerConfig config = test_config();
     config.attention = kernel;
     config.query_groups = 2;
-    LayerFixture all;
-    const TransformerLayer layer(all.table, 0, 0, config);
-    all.allocate(operands_, layer.saved_slots());
-    const std::vector<Tensor> in = {all.stream(operands_, 10)};
-    const std::vector<Tensor> out = {all.empty_stream(operands_, 10)};
-    Pass whole = all.pass(context_);
-    whole.training = false;
-    layer.forward(whole, in, out, all.saved());
-
-    const Shape cached{5, 1, config.query_groups, config.head_size};
-    std::vector<KeyValueCache> caches;
-    for (const std::int64_t sample : {0, 1}) {
-      const RowCoordinates& rows = all.batch.rows[0];
-      caches.push_back({.keys = {operands_.output(cached)},
-                        .values = {operands_.output(cached)},
-                        .rows = {.sample = rows.sample.slice(1, sample, 1),
-                                 .position = rows.position.slice(1, sample, 1),
-                                 .document = rows.document.slice(1, sample, 1)},
-                        .length = 0});
-    }
-    const std::vector<KeyValueCache*> both = {&caches[0], &caches[1]};
-    for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 2}}) {
-      const BatchShape shape{.sequence = count, .micro_batch = 2};
-      Batch batch = all.batch;
-      RowCoordinates& rows = batch.rows[0];
-      rows = {.sample = rows.sample.slice(0, begin, count),
-              .position = rows.position.slice(0, begin, count),
-              .document = rows.document.slice(0, begin, count)};
-      std::vector<Tensor> saved;
-      for (const auto& slot : layer.saved_slots()) {
-        saved.push_back(operands_.output(slot.dtype, slot.shape(shape)));
-      }
-      const std::vector<Tensor> part = {operands_.output({count, 2, 10})};
-      Pass pass{.ops = context_,
-                .weights = all.weights,
-                .batch = batch,
-                .shapes = shape,
-                .region = {},
-                .training = false,
-                .loss_settings = {},
-                .losses = {}};
-      InferencePass inference{.pass = pass, .caches = both};
-      for (KeyValueCache& cache : caches) cache.length = begin;
-      layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
-      const auto expected = values_of(out[0].slice(0, begin, count));
-      const auto actual = values_of(part[0]);
-      for (std::size_t i = 0; i < actual.size(); ++i) {
-        EXPECT_NEAR(actual[i], expected[i], 1e-12) << begin;
-      }
-    }
+    expect_cached_is_whole(machine_, config, {{0, 2}, {2, 1}, {3, 2}});
   }
 }
 
-// Recomputation writes everything that backward reads of the forward pass.
 TEST_F(Layers, RecomputedLayersGiveTheSameGradients) {
   TransformerConfig post_norm = test_config();
   post_norm.norm_place = NormPlace::kPost;
   for (const TransformerConfig& config : {test_config(), post_norm, llama_config()}) {
     LayerFixture all;
-    const TransformerLayer layer(all.table, 1, 0, config);
-    all.allocate(operands_, layer.saved_slots());
-    const std::vector<Tensor> in = {all.stream(operands_, 10)};
-    const std::vector<Tensor> out = {all.empty_stream(operands_, 10)};
-    const std::vector<Tensor> dout = {all.stream(operands_, 10)};
-    const std::vector<Tensor> din = {all.empty_stream(operands_, 10)};
-    Pass pass = all.pass(context_);
-    const auto backward = [&] {
-      std::vector<std::vector<double>> values;
-      for (const Tensor& gradient : all.gradient_tensors) {
-        ops::fill(context_, {.x = gradient, .value = 0.0});
-      }
-      layer.backward_input(pass, in, dout, din, all.saved());
-      layer.backward_weight(pass, in, all.saved(), all.gradients);
-      values.push_back(values_of(din[0]));
-      for (const Tensor& gradient : all.gradient_tensors) values.push_back(values_of(gradient));
-      return values;
-    };
-    layer.forward(pass, in, out, all.saved());
-    const auto expected = backward();
-    for (const Tensor& saved : all.saved_tensors) operands_.poison(saved);
-    layer.recompute(pass, in, all.saved());
-    EXPECT_EQ(backward(), expected);
+    expect_recomputed_gradients(machine_, all, TransformerLayer(all.table, 1, 0, config));
   }
 }
 

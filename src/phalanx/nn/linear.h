@@ -1,8 +1,8 @@
 #pragma once
-// y = x W^T + b: every projection is one. It is cut over the tensor-parallel group by output
-// features (column-parallel: y has this rank's features) or by input features (row-parallel: x has
-// this rank's features, and y is a partial sum), or whole on every rank. The caller enters and
-// leaves the region, which sends the messages, and keeps the output gradient for the weight pass.
+// y = x W^T + b, used for every projection. It is cut over the tensor-parallel group by output
+// features (column-parallel: y has this rank's features), or by input features (row-parallel: x has
+// this rank's features, y is a partial sum), or is whole on every rank. The caller enters and
+// leaves the region, which sends messages, and keeps the output gradient for the weight pass.
 
 #include <string>
 #include <vector>
@@ -16,18 +16,18 @@ namespace phalanx::nn {
 
 class Linear {
  public:
-  // What adds the bias: the product, or the fused operation that follows it. kNone: there is none.
+  // The op that adds the bias: the product, or a later fused op of the caller. kNone: no bias.
   enum class Bias { kInProduct, kByCaller, kNone };
   enum class Cut {
     kColumn,
     kRow,
-    kStream,  // whole; works on the residual stream's rows (under sequence parallelism, the rank's)
-    kWhole,   // whole; works on rows that every rank has
+    kStream,  // whole; for rows of the residual stream (under sequence parallelism, the rank's)
+    kWhole,   // whole; for rows that every rank has
   };
 
-  // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero: sizes are
-  // global. A row-parallel bias is whole, and the caller adds it outside the region. `features` are
-  // this rank's, of a column-parallel linear that is not cut into equal parts.
+  // Parameters NAME.weight [out, in], normal with `deviation`, and NAME.bias [out], zero; sizes are
+  // global. A row-parallel bias is whole, and the caller adds it outside the region. `features`:
+  // this rank's, for a column-parallel linear that is not cut equally.
   Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string& name, std::int64_t out,
          std::int64_t in, const TransformerConfig& config, double deviation, Cut cut, Bias bias,
          const std::vector<RowRange>& features = {});
@@ -48,7 +48,7 @@ class Linear {
   ParamId bias_ = -1;
 };
 
-// `place` where there is a bias, else kNone.
+// `place` if there is a bias, else kNone.
 constexpr Linear::Bias bias_if(bool exists, Linear::Bias place) {
   return exists ? place : Linear::Bias::kNone;
 }

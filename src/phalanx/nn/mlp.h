@@ -1,7 +1,7 @@
 #pragma once
-// The MLP as the body of a sub-layer: fc2(f(fc1(x) + bias)), or gated: fc2(f(gate) up), both halves
-// of one fc1 (ops/activation.h). fc1 is column-parallel, fc2 row-parallel, the activation needs no
-// message. Saved: fc1's output; the activation's is computed again where the weight pass needs it.
+// The MLP as the body of a sub-layer: fc2(f(fc1(x) + bias)), or gated: fc2(f(gate) up) with both
+// halves from one fc1 (ops/activation.h). fc1 is column-parallel, fc2 row-parallel; the activation
+// needs no message. Saved: fc1's output; the weight pass recomputes the activation.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace phalanx::nn {
 
 class Mlp final : public SublayerBody {
  public:
-  // `prefix` is the layer's ("decoder.layers.3").
+  // `prefix` names the layer ("decoder.layers.3").
   Mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& prefix,
       const TransformerConfig& config);
 
@@ -28,7 +28,7 @@ class Mlp final : public SublayerBody {
   DropoutPlace exit_dropout() const override { return DropoutPlace::kMlpOutput; }
 
  private:
-  // What fc2 reads: in scratch of the enclosing WorkspaceScope, from the saved output of fc1.
+  // fc2's input, recomputed from fc1's output into scratch of the enclosing WorkspaceScope.
   Tensor activated_again(Pass& pass, const Saved& saved) const;
 
   const TransformerConfig config_;

@@ -57,67 +57,39 @@ Norm::Sums Norm::sums(const Saved& saved) const {
 }
 
 void Norm::forward(Pass& pass, const Tensor& y, const Tensor& x, const Statistics& of_rows) const {
-  if (!has_mean()) {
-    ops::rms_norm_forward(pass.ops, {.y = y,
-                                     .rstd = of_rows.rstd,
-                                     .x = x,
-                                     .weight = pass.weights[weight_],
-                                     .epsilon = epsilon_,
-                                     .zero_centred = zero_centred_});
-    return;
-  }
-  ops::layer_norm_forward(pass.ops, {.y = y,
-                                     .mean = of_rows.mean,
-                                     .rstd = of_rows.rstd,
-                                     .x = x,
-                                     .weight = pass.weights[weight_],
-                                     .bias = pass.weights[bias_],
-                                     .epsilon = epsilon_,
-                                     .zero_centred = zero_centred_});
+  ops::norm_forward(pass.ops, {.y = y,
+                               .mean = of_rows.mean,
+                               .rstd = of_rows.rstd,
+                               .x = x,
+                               .weight = pass.weights[weight_],
+                               .bias = has_mean() ? pass.weights[bias_] : Tensor{},
+                               .epsilon = epsilon_,
+                               .zero_centred = zero_centred_});
 }
 
 void Norm::apply(Pass& pass, const Tensor& y, const Tensor& x, const Statistics& of_rows) const {
-  if (!has_mean()) {
-    ops::rms_norm_apply(pass.ops, {.y = y,
-                                   .x = x,
-                                   .rstd = of_rows.rstd,
-                                   .weight = pass.weights[weight_],
-                                   .zero_centred = zero_centred_});
-    return;
-  }
-  ops::layer_norm_apply(pass.ops, {.y = y,
-                                   .x = x,
-                                   .mean = of_rows.mean,
-                                   .rstd = of_rows.rstd,
-                                   .weight = pass.weights[weight_],
-                                   .bias = pass.weights[bias_],
-                                   .zero_centred = zero_centred_});
+  ops::norm_apply(pass.ops, {.y = y,
+                             .x = x,
+                             .mean = of_rows.mean,
+                             .rstd = of_rows.rstd,
+                             .weight = pass.weights[weight_],
+                             .bias = has_mean() ? pass.weights[bias_] : Tensor{},
+                             .zero_centred = zero_centred_});
 }
 
 void Norm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
                           const Tensor& residual, const Statistics& of_rows,
                           const Sums& sums) const {
-  if (!has_mean()) {
-    ops::rms_norm_backward(pass.ops, {.dx = dx,
-                                      .dweight = sums.dweight,
-                                      .dy = dy,
-                                      .x = x,
-                                      .rstd = of_rows.rstd,
-                                      .weight = pass.weights[weight_],
-                                      .zero_centred = zero_centred_,
-                                      .residual = residual});
-    return;
-  }
-  ops::layer_norm_backward(pass.ops, {.dx = dx,
-                                      .dweight = sums.dweight,
-                                      .dbias = sums.dbias,
-                                      .dy = dy,
-                                      .x = x,
-                                      .mean = of_rows.mean,
-                                      .rstd = of_rows.rstd,
-                                      .weight = pass.weights[weight_],
-                                      .zero_centred = zero_centred_,
-                                      .residual = residual});
+  ops::norm_backward(pass.ops, {.dx = dx,
+                                .dweight = sums.dweight,
+                                .dbias = sums.dbias,
+                                .dy = dy,
+                                .x = x,
+                                .mean = of_rows.mean,
+                                .rstd = of_rows.rstd,
+                                .weight = pass.weights[weight_],
+                                .zero_centred = zero_centred_,
+                                .residual = residual});
 }
 
 void Norm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {

@@ -1,8 +1,7 @@
 #pragma once
-// Layer normalisation or root-mean-square normalisation of rows, as the configuration says. The
-// output is not saved: backward computes it again (apply). The sums over rows for the norm's own
-// parameters are taken in the input pass, while the data is at hand, and added to the main
-// gradients in the weight pass.
+// Layer normalisation or root-mean-square normalisation of rows, as configured. The output is not
+// saved: backward recomputes it (apply). The input pass computes the norm's own gradients, because
+// the data is at hand, and the weight pass adds them to the main gradients.
 
 #include <functional>
 #include <string>
@@ -16,15 +15,15 @@ namespace phalanx::nn {
 
 class Norm {
  public:
-  // What kind of rows is normalised.
+  // The rows that are normalised.
   struct Rows {
     std::int64_t width = 0;
     GradientReduction reduction = GradientReduction::kNone;
-    // Of the statistics: one number for each row.
+    // The shape of the statistics: one number for each row.
     std::function<Shape(const BatchShape&)> statistics;
     LastReader statistics_last_reader = LastReader::kWeightGradient;
   };
-  // Of the tensors of a pass. Means and biases are layer normalisation's alone.
+  // Tensors of a pass. Only layer normalisation has means and biases.
   struct Statistics {
     Tensor mean, rstd;
   };
@@ -32,15 +31,15 @@ class Norm {
     Tensor dweight, dbias;
   };
 
-  // Parameters NAME.weight [width], ones (zeros where it is zero-centred), and, of layer
-  // normalisation, NAME.bias [width], zeros; saved: the statistics and this microbatch's sums.
+  // Parameters NAME.weight [width], ones (zeros if zero-centred), and for layer normalisation
+  // NAME.bias [width], zeros. Saved: the statistics and this microbatch's sums.
   Norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
        const TransformerConfig& config, const Rows& rows);
-  // Of the residual stream.
+  // For rows of the residual stream.
   Norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
        const TransformerConfig& config);
 
-  // Tensors [..., width]: all dimensions but the last make rows.
+  // Tensors are [..., width]: all dimensions but the last are rows.
   void forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
     forward(pass, y.rows(), x.rows(), statistics(saved));
   }
@@ -55,7 +54,7 @@ class Norm {
   }
   void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;
 
-  // The same over matrices [rows, width]: some of the rows, with their part of the statistics.
+  // The same for matrices [rows, width]: some of the rows, with their part of the statistics.
   Statistics statistics(const Saved& saved) const;
   Sums sums(const Saved& saved) const;
   void forward(Pass& pass, const Tensor& y, const Tensor& x, const Statistics& of_rows) const;

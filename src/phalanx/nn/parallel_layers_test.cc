@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
@@ -73,6 +75,8 @@ struct LayerCase {
   MakeUnit make;
   TransformerConfig config;
   double tolerance = 1e-12;
+
+  friend void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.name; }
 };
 
 std::vector<LayerCase> layer_cases() {
@@ -219,12 +223,10 @@ TEST(ParallelLayer, ReducesWhileWeightGradientsAreComputed) {
     TransformerConfig config = parallel_config();
     config.tensor = {.rank = 0, .size = 2, .sequence = true, .async_reduce = async};
     const auto world = make_meta_world(0, 2);
-    const auto backend = make_ref_backend();
-    Arena memory("operands", 8 << 20);
-    Arena workspace("workspace", 1 << 20);
+    TestMachine machine;
+    Context& context = machine.context;
+    ops::Operands& operands = machine.operands;
     Recorder recorder;
-    Context context{.backend = *backend, .workspace = workspace};
-    ops::Operands operands(memory, DType::kF64, context);
     LayerFixture all;
     all.shape = {.sequence = 8, .micro_batch = 2, .sequence_shards = 2};
     all.region = TensorRegion(config.tensor, world.get());

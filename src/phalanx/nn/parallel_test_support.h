@@ -1,6 +1,6 @@
 #pragma once
-// A unit on any number of tensor-parallel ranks, as threads, and what its passes gave, put together
-// to whole tensors: the same under every layout.
+// Runs a unit on any number of tensor-parallel ranks, as threads, and joins the results of its
+// passes to whole tensors, which must be the same under every layout.
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ namespace phalanx::nn {
 
 using Values = std::vector<double>;
 
-// A number in [-0.5, 0.5) for a place in a named whole tensor: a multiple of 1 / 128, which 16-bit
-// types represent exactly.
+// A number in [-0.5, 0.5) for an index in a named whole tensor: a multiple of 1 / 128, which is
+// exact in 16-bit types.
 inline double noise_at(const std::string& name, std::int64_t index) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char letter : name)
@@ -30,7 +30,7 @@ inline double noise_at(const std::string& name, std::int64_t index) {
   return static_cast<double>(hash >> 57) / 128.0 - 0.5;
 }
 
-// Visits every element of a parameter that a rank holds: visit(global, local), row-major numbers.
+// Calls visit(global, local) with row-major indices of every element that a rank holds.
 template <typename Visit>
 void for_each_place(const ParamSpec& spec, const Visit& visit) {
   const std::int64_t global_columns = matrix_columns(spec.global_shape);
@@ -62,7 +62,7 @@ inline void set_parameters(const ParamTable& table, const std::vector<Tensor>& t
   }
 }
 
-// A stream [s, b, width] by name, or this rank's rows of it.
+// Sets a stream [s, b, width] by name, or this rank's rows of it.
 inline void set_stream(const TensorRegion& region, const Tensor& stream, const std::string& name) {
   const std::int64_t first = region.layout().sequence ? region.layout().rank * stream.count() : 0;
   for (std::int64_t i = 0; i < stream.count(); ++i) {
@@ -70,7 +70,7 @@ inline void set_stream(const TensorRegion& region, const Tensor& stream, const s
   }
 }
 
-// Whole tensors; of a unit without output or input these are empty.
+// Whole tensors; empty if the unit has no output or input.
 struct UnitResult {
   Values output, input_gradient;
   double loss = 0.0, tokens = 0.0;
@@ -84,7 +84,7 @@ using MakeUnit =
 
 struct UnitRun {
   MakeUnit make;
-  TransformerConfig config;  // its `tensor` says on how many ranks; the rank is filled in
+  TransformerConfig config;  // `tensor` has the number of ranks; the rank is filled in
   BatchShape shape{.sequence = 8, .micro_batch = 2};
   std::int64_t vocabulary = 11;
   bool fused_backward = false;
@@ -93,7 +93,7 @@ struct UnitRun {
   std::function<std::unique_ptr<Backend>()> backend = make_ref_backend;
 };
 
-// What one rank has, and the specifications by which the ranks' parts are put together.
+// The results of one rank, and the specifications by which they are joined.
 struct RankResult {
   Values output, input_gradient;
   double loss = 0.0, tokens = 0.0;
@@ -152,8 +152,8 @@ inline RankResult run_on_rank(const UnitRun& run, TransformerConfig config, Comm
   return result;
 }
 
-// The parameter's gradient as one tensor: parts side by side, sums of what saw parts of the
-// sequence; copies must agree. Padding gets no gradient.
+// The parameter's gradient as one tensor: parts are joined, gradients from parts of the sequence
+// are summed, copies must agree. Padding has no gradient.
 inline Values whole_gradient(const std::vector<RankResult>& ranks, ParamId id) {
   const ParamSpec& first = ranks[0].table[id];
   Values whole(static_cast<std::size_t>(first.global_shape.count()), 0.0);

@@ -1,6 +1,6 @@
 #pragma once
-// The parameters of a model part in global parameter order, and its constants. Layers add theirs
-// when they are built and keep the ids.
+// The parameters of a model part in global parameter order, and its constants. Layers add them when
+// they are built and keep the ids.
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 
 namespace phalanx::nn {
 
-// One use of a parameter by a unit: the parameter and, where others share it, the role in which the
+// One use of a parameter by a unit: the parameter and, if others share it, the role in which the
 // unit's gradient is summed.
 struct ParamUse {
   ParamId id = -1;
@@ -28,8 +28,7 @@ class ParamTable {
     int chunk = 0;  // of the unit
   };
 
-  // Parameters added from here on belong to the rank's next chunk. Without a call the table is one
-  // chunk.
+  // Later parameters belong to the rank's next chunk. Without a call the table is one chunk.
   void begin_chunk() {
     PHALANX_CHECK(begun_ > 0 || specs_.empty(), "parameters in front of the first chunk");
     ++begun_;
@@ -39,8 +38,7 @@ class ParamTable {
     chunks_.push_back(num_chunks() - 1);
     return static_cast<ParamId>(specs_.size()) - 1;
   }
-  // Adds a role of a parameter that several units use, and the parameter itself if it is not there
-  // yet. A role is added once.
+  // Adds a role of a shared parameter, and the parameter if it is new. A role may be added once.
   ParamUse add_shared(ParamSpec spec, const ParamRole& role) {
     PHALANX_CHECK(!spec.shared_by.empty(), "{} has a role, and nobody shares it", spec.name);
     const auto known = std::ranges::find(specs_, spec.name, &ParamSpec::name);
@@ -60,7 +58,7 @@ class ParamTable {
     return {id, static_cast<int>(roles_.size()) - 1};
   }
   const std::vector<Role>& roles() const { return roles_; }
-  // Adds a constant, unless one of that name is there already.
+  // Adds a constant, unless one of that name exists.
   ConstantId add_constant(ConstantSpec spec) {
     const auto known = std::ranges::find(constants_, spec.name, &ConstantSpec::name);
     const auto id = static_cast<ConstantId>(known - constants_.begin());

@@ -1,6 +1,6 @@
 #pragma once
-// What a pass over one microbatch is given: where to compute, the parameters and gradients that the
-// caller resolved for one (chunk, weight version), the batch, and the sums that become the loss.
+// The inputs of a pass over one microbatch: the device, the parameters and gradients of one (chunk,
+// weight version), the batch, and the sums for the loss.
 
 #include <array>
 #include <span>
@@ -13,8 +13,8 @@
 
 namespace phalanx::nn {
 
-// One microbatch on the device: the columns of the model's schema (base/batch_schema.h), in its
-// order, each [extents..., b]. A unit that reads columns knows their numbers from when it is built.
+// One microbatch on the device: the columns of the model's schema (base/batch_schema.h) in order,
+// each [extents..., b]. A unit gets the numbers of its columns when it is built.
 struct Batch {
   std::vector<Tensor> columns;
   std::array<RowCoordinates, kMostSequences> rows;  // by Sequence
@@ -23,13 +23,13 @@ struct Batch {
 
 // Parameters by id, in storage type.
 struct Weights {
-  std::span<const Tensor> tensors;
+  Tensors tensors;
   const Tensor& operator[](ParamId id) const { return tensors[static_cast<std::size_t>(id)]; }
   // An absent tensor for -1, a parameter that the layer does not have.
   Tensor if_any(ParamId id) const { return id < 0 ? Tensor{} : (*this)[id]; }
 };
 
-// Sums of the rows of a table that occurred (ops/embedding.h).
+// Sums for the rows of a table that occurred (ops/embedding.h).
 struct SparseGradient {
   Tensor slots, rows, count, values;
 };
@@ -40,16 +40,16 @@ struct RoleGradient {
   SparseGradient rows;
 };
 
-// fp32 main gradients by id, and accumulators of roles by their numbers in the table. The gradient
-// of a use without a role is the main gradient.
+// fp32 main gradients by id, and accumulators of roles by their numbers in the table. A use without
+// a role adds to the main gradient.
 struct Gradients {
-  std::span<const Tensor> tensors;
+  Tensors tensors;
   std::span<const RoleGradient> roles = {};
   // By id, then by role: whether a pass of this update has written the gradient. Empty: all are.
   std::span<bool> written = {};
 
-  // A pass adds to a gradient that is written. The first pass of an update overwrites what the last
-  // update left there, and marks it.
+  // A pass adds to a written gradient. The first pass of an update overwrites the old gradient and
+  // marks it as written.
   bool is_written(const ParamUse& use) const { return written.empty() || written[index(use)]; }
   bool is_written(ParamId id) const { return is_written(ParamUse{.id = id}); }
   void mark_written(const ParamUse& use) const {
@@ -70,7 +70,7 @@ struct Gradients {
   const Tensor& operator[](const ParamUse& use) const {
     return use.role < 0 ? (*this)[use.id] : roles[static_cast<std::size_t>(use.role)].dense;
   }
-  // Whether the use's gradient is kept by rows, to which passes always add.
+  // Whether the use's gradient is kept by rows. Passes always add to rows.
   bool has_rows(const ParamUse& use) const {
     return use.role >= 0 && roles[static_cast<std::size_t>(use.role)].rows.count;
   }
@@ -85,7 +85,7 @@ struct Gradients {
   }
 };
 
-// What the gradients that backward starts from are multiplied with.
+// The factors of the gradients with which backward starts.
 struct LossSettings {
   Tensor loss_scale;  // [1]
   // Also divide by the microbatch's unmasked rows (Megatron's mean of means).
@@ -93,9 +93,9 @@ struct LossSettings {
 };
 
 // One of a model's losses: its sums over the microbatches so far, and the factor of each row's
-// gradient beside the loss scale. That is 1 / (global batch * sequence); for a model with several
-// losses, 1 / the rows of the global batch that count for this one; with mean_of_microbatch,
-// 1 / microbatches.
+// gradient beside the loss scale. The factor is 1 / (global batch * sequence); for a model with
+// several losses, 1 / the rows of the global batch that count for this one; with
+// mean_of_microbatch, 1 / microbatches.
 struct LossTerm {
   Tensor sum;    // [1], f64
   Tensor count;  // [1], f64
@@ -111,8 +111,8 @@ struct Pass {
   TensorRegion region;
   bool training = true;  // dropout; gradients of the loss
   LossSettings loss_settings;
-  std::span<const LossTerm> losses;        // in the model's order
-  std::span<const Tensor> constants = {};  // by ConstantId
+  std::span<const LossTerm> losses;  // in the model's order
+  Tensors constants = {};            // by ConstantId
   Sequence sequence = Sequence::kOnly;
   BatchShape shape = shapes[sequence];  // of the sequence
 
@@ -123,7 +123,7 @@ struct Pass {
     pass.shape = shapes[other];
     return pass;
   }
-  // The coordinates of the sequence's rows, and of those of the residual stream.
+  // The coordinates of the sequence's rows, and of the residual stream's rows.
   const RowCoordinates& rows() const { return batch.rows[static_cast<std::size_t>(sequence)]; }
   RowCoordinates stream_rows() const {
     return {.sample = region.own(rows().sample),

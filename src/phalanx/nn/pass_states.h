@@ -1,6 +1,6 @@
 #pragma once
-// Weights and gradients that are whole only while passes need them. Who has their parts lends them
-// to the passes, in tensors that are planned with what a microbatch saves.
+// Weights and gradients that are whole only while passes need them. Their owner lends them to the
+// passes, in tensors that are planned together with saved tensors.
 
 #include <span>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace phalanx::nn {
 
-// How the passes of a program over a chunk follow each other.
+// The order of passes over a chunk in a program.
 struct PassOrder {
   bool forward_only = false;
   // Every backward pass directly follows the forward pass of its microbatch.
@@ -19,16 +19,15 @@ struct PassOrder {
   friend bool operator==(const PassOrder&, const PassOrder&) = default;
 };
 
-// Keeps the tables of a chunk's weights or gradients right from unit to unit: its before() is
-// called before they are read, its after() when they no longer are.
+// Keeps a chunk's weights or gradients available, unit by unit: before() makes them whole, and
+// after() frees them when they are no longer needed.
 class PassStates : public UnitHooks {
  public:
-  // What it needs of a microbatch's memory on the chunk, in addition to what the chunk saves.
+  // The tensors of a microbatch on the chunk that it needs beside the chunk's saved tensors.
   virtual std::vector<SavedTensor> lent_tensors(int chunk, const PassOrder& order) const = 0;
-  // Begins a pass over the chunk, forward or one of backward. `lent` is the memory of
-  // lent_tensors() for its microbatch, until the next pass begins.
-  virtual void enter(int chunk, const PassOrder& order, bool forward,
-                     std::span<const Tensor> lent) = 0;
+  // Starts a forward pass or a backward pass over the chunk. `lent` has the memory of
+  // lent_tensors() for this microbatch, valid until the next call.
+  virtual void enter(int chunk, const PassOrder& order, bool forward, Tensors lent) = 0;
 };
 
 }  // namespace phalanx::nn

@@ -1,9 +1,9 @@
 #pragma once
-// From the residual stream into a tensor-parallel region and back: norm -> enter -> body, the first
-// half of a sub-layer (nn/sublayer.h) and all of a head. A body implements the steps of its
-// backward pass; the entry calls them in one of two orders with the same bits: apart
+// From the residual stream into a tensor-parallel region and back: norm -> enter -> body. This is
+// the first half of a sub-layer (nn/sublayer.h) and all of a head. A body implements the steps of
+// its backward pass. The entry calls them in one of two orders with the same bits: separately
 // (backward_input, backward_weight), or together, so that weight gradients are computed while the
-// messages of the input gradient are under way.
+// messages of the input gradient are sent.
 
 #include <optional>
 
@@ -12,25 +12,25 @@
 
 namespace phalanx::nn {
 
-// What every step of a body is given.
+// The inputs of every step of a body.
 struct BodyCall {
   Pass& pass;
   const Saved& saved;
   // Backward of a sub-layer: the gradient of its last linear's output [s, b, h].
   Tensor exit_gradient = {};
-  // The encoder's output on this rank, which cross attention reads, and the gradient to which
+  // The encoder's output on this rank, for cross attention, and the gradient to which
   // backward_to_entry() adds.
   Tensor carried = {};
   Tensor carried_gradient = {};
   std::span<KeyValueCache* const> caches = {};  // generation only
 };
 
-// What happens inside a region. It begins with a column-parallel linear.
+// The computation inside a region. It starts with a column-parallel linear.
 class RegionBody {
  public:
   virtual ~RegionBody() = default;
-  // The gradients of the first linear: dentered [s, b, h] is this rank's partial sum, over its
-  // features; `entered` are the linear's input rows, computed again.
+  // The gradients of the first linear. dentered [s, b, h] is this rank's partial sum over its
+  // features; `entered` are the linear's recomputed input rows.
   virtual void entry_input_gradient(BodyCall& call, const Tensor& dentered) const = 0;
   virtual void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                      const Gradients& gradients) const = 0;
@@ -43,8 +43,8 @@ class RegionEntry {
   // Without a norm the stream enters unchanged.
   RegionEntry(const std::optional<Norm>& norm, const TransformerConfig& config);
 
-  // The region's rows [s, b, h]: scratch of the enclosing WorkspaceScope that a body may write its
-  // output over, or, where is_stream(), x itself.
+  // The region's rows [s, b, h]: scratch of the enclosing WorkspaceScope, which a body may
+  // overwrite with its output, or x itself if is_stream().
   Tensor forward(Pass& pass, const Tensor& x, const Saved& saved) const;
   bool is_stream() const { return !norm_ && !config_.tensor.sequence; }
 
@@ -53,7 +53,7 @@ class RegionEntry {
                       const Tensor& residual) const;
   void backward_weight(BodyCall& call, const RegionBody& body, const Tensor& x,
                        const Gradients& gradients) const;
-  // Both.
+  // Both backward passes.
   void backward(BodyCall& call, const RegionBody& body, const Tensor& dx, const Tensor& x,
                 const Tensor& residual, const Gradients& gradients) const;
 

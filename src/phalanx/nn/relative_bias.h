@@ -1,8 +1,8 @@
 #pragma once
-// T5's relative position bias as a part of self attention (ops/relative_bias.h): one table
-// [buckets, heads] for all layers of a stack. Every layer computes the bias of its heads from the
-// table where it needs it, so no [s, s] tensor is saved, and adds to the table's gradient under a
-// role of its own: the roles are summed in the order of the layers, on one stage or on many.
+// T5's relative position bias in self attention (ops/relative_bias.h): one table [buckets, heads]
+// for all layers of a stack. Every layer computes the bias of its heads from the table when needed,
+// so no [s, s] tensor is saved. It adds to the table's gradient in its own role; roles are summed
+// in the order of the layers, on one stage or many.
 
 #include <string>
 #include <vector>
@@ -16,16 +16,16 @@ namespace phalanx::nn {
 
 class RelativeBias {
  public:
-  // Parameter STACK_relative_pos_emb.relative_attention_bias.weight, whole on every rank of the
-  // tensor-parallel group, each of which has the gradient of its heads' columns; saved: this
-  // microbatch's gradient. `config` has relative_buckets.
+  // Parameter STACK_relative_pos_emb.relative_attention_bias.weight, whole on every tensor-parallel
+  // rank; each has the gradient of its heads' columns. Saved: this microbatch's gradient. `config`
+  // must have relative_buckets.
   RelativeBias(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                std::int64_t layer, const TransformerConfig& config);
 
-  // The bias [heads of this rank, queries, keys], scratch of the enclosing WorkspaceScope. Query 0
-  // is at position `first_query`.
+  // The bias [heads of this rank, queries, keys], in scratch of the enclosing WorkspaceScope. Query
+  // 0 is at position `first_query`.
   Tensor bias(Pass& pass, std::int64_t queries, std::int64_t keys, std::int64_t first_query) const;
-  // Zeros for the bias's gradient, in such scratch.
+  // Zeros for the bias's gradient, in the same scratch.
   Tensor zeros(Pass& pass, std::int64_t queries, std::int64_t keys) const;
   void backward_input(Pass& pass, const Tensor& dbias, const Saved& saved) const;
   void backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const;

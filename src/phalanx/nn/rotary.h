@@ -1,6 +1,6 @@
 #pragma once
-// Rotary positions of the queries and keys of self attention (ops/rotary.h). The table of cosines
-// and sines is one constant for all layers of a stack; positions are what the batch's column says.
+// Rotary positions of the queries and keys of self attention (ops/rotary.h). All layers of a stack
+// share one constant table of cosines and sines; a column of the batch has the positions.
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/param_table.h"
@@ -10,12 +10,12 @@ namespace phalanx::nn {
 
 class RotaryPositions {
  public:
-  // `config` has rotary.
+  // `config` must have rotary.
   RotaryPositions(ParamTable& table, const TransformerConfig& config);
 
   // Rotates queries or keys in place: [s, b, heads, d] or [s, b, groups, heads per group, d].
   void forward(Pass& pass, const Tensor& heads) const { rotate(pass, heads, false); }
-  // Turns gradients of rotated queries or keys, in place, into those of the unrotated ones.
+  // Turns gradients of rotated queries or keys into those of unrotated ones, in place.
   void backward(Pass& pass, const Tensor& gradients) const { rotate(pass, gradients, true); }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-// What backward needs. A layer declares its saved tensors when it is built: shape, when each is
-// born and which pass reads it last. The owner of the memory places them (pipeline/saved_plan.h)
-// and passes them in for one microbatch.
+// The tensors that backward needs. A layer declares its saved tensors when it is built: shape, when
+// each is born and which pass reads it last. The owner of the memory places them
+// (pipeline/saved_plan.h) and passes them in for one microbatch.
 
 #include <array>
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace phalanx::nn {
 
-// A model's samples have one sequence, or two: the encoder's and the decoder's.
+// A sample has one sequence, or two: the encoder's and the decoder's.
 enum class Sequence : std::uint8_t { kOnly = 0, kEncoder = 0, kDecoder = 1 };
 inline constexpr std::size_t kMostSequences = 2;
 
 // A sequence of one microbatch: `sequence` positions of `micro_batch` samples; activations are
-// [sequence, micro_batch, h]. Of the residual stream a rank holds one of `sequence_shards` equal
-// parts.
+// [sequence, micro_batch, h]. A rank holds one of `sequence_shards` equal parts of the residual
+// stream.
 struct BatchShape {
   std::int64_t sequence = 0;
   std::int64_t micro_batch = 0;
@@ -51,7 +51,7 @@ struct SavedSlot {
   LastReader last_reader = LastReader::kWeightGradient;
   std::function<Shape(const BatchShape&)> shape;  // for the slot's sequence
   Sequence sequence = Sequence::kOnly;
-  // Minus infinity is a valid value: of a row that sees no key.
+  // Minus infinity is a valid value, for a row that sees no key.
   bool may_be_minus_infinity = false;
 };
 
@@ -59,7 +59,7 @@ using SavedId = int;
 
 class SavedSlots {
  public:
-  // Slots have the shape of this sequence, unless they are added with another.
+  // Slots have this sequence's shape by default.
   explicit SavedSlots(Sequence sequence = Sequence::kOnly) : sequence_(sequence) {}
 
   SavedId add(SavedSlot slot) { return add(std::move(slot), sequence_); }
@@ -91,11 +91,11 @@ class SavedSlots {
 // The saved tensors of one unit for one microbatch, by slot.
 class Saved {
  public:
-  explicit Saved(std::span<const Tensor> tensors) : tensors_(tensors) {}
+  explicit Saved(Tensors tensors) : tensors_(tensors) {}
   const Tensor& operator[](SavedId id) const { return tensors_[static_cast<std::size_t>(id)]; }
 
  private:
-  std::span<const Tensor> tensors_;
+  Tensors tensors_;
 };
 
 }  // namespace phalanx::nn

@@ -1,5 +1,5 @@
 #pragma once
-// One tensor of the memory that a microbatch has on a chunk, and how long it is needed there.
+// One tensor in a microbatch's memory on a chunk, and how long it is needed.
 
 #include <cstdint>
 #include <string>
@@ -15,39 +15,37 @@ enum class PassKind : std::uint8_t {
   kForward,
   kBackwardInput,
   kBackwardWeight,
-  // Forward again, before the backward pass of the last of the units that are recomputed together.
-  // Of the hooks only before() is called for it.
+  // A second forward pass, before the backward pass of the last unit of those that are recomputed
+  // together. Of the hooks only before() is called.
   kRecompute,
 };
 
 }  // namespace nn
 
-// A point in a microbatch's life on this chunk. The numbers -1 and num_units stand for what is
-// exchanged with other stages: the input arrives at forward -1, the output is sent at forward
-// num_units; the output's gradient arrives at backward num_units, the input's is sent at backward
-// -1.
+// A point in a microbatch's life on this chunk. Unit numbers -1 and num_units stand for exchanges
+// with other stages: the input arrives at forward -1, the output is sent at forward num_units; the
+// output's gradient arrives at backward num_units, the input's is sent at backward -1.
 struct PassPoint {
   nn::PassKind pass = nn::PassKind::kForward;
   int unit = 0;
 };
 
-// One tensor of a microbatch and between which two points it is needed, both included.
+// One tensor of a microbatch, and the first and the last point at which it is needed.
 struct SavedTensor {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
   PassPoint born;
   PassPoint last;
-  // Of what a forward pass writes for a backward pass: the last unit whose forward pass uses it,
-  // and the unit whose backward pass, or the recomputation right before that, is the next to use
-  // it.
+  // For a tensor from a forward to a backward pass: the last unit whose forward pass uses it, and
+  // the next unit that uses it, in its backward pass or the recomputation directly before.
   int forward_last = 0;
   int backward_first = 0;
-  // The number of the tensor whose memory this is: a carried stream stands in the list once for
-  // every unit that reads it. -1: it has its own memory.
+  // The tensor whose memory this one uses, or -1. A carried stream is listed once for every unit
+  // that reads it.
   int same_as = -1;
-  bool is_lent = false;  // weights or gradients that passes are lent, not saved
-  // 0 where the memory is another tensor's.
+  bool is_lent = false;  // weights or gradients that are lent to passes
+  // 0 if the memory belongs to another tensor.
   std::int64_t bytes() const { return same_as < 0 ? shape.count() * size_of(dtype) : 0; }
 };
 

@@ -1,12 +1,12 @@
 #pragma once
 // Self attention as the body of a sub-layer: proj(attention(qkv(x))). The fused QKV weight has
-// Megatron's row order: for each query group its query heads, then its key, then its value; a rank
-// of the tensor-parallel group has whole query groups. Queries and keys may be normalised, and then
-// rotated by their positions; a cache holds keys after both. In a stack with relative positions a
-// bias is added to the scores (nn/relative_bias.h).
+// Megatron's row order: for each query group its query heads, its key, its value; a tensor-parallel
+// rank has whole query groups. Queries and keys may be normalised, then rotated by their positions;
+// a cache holds keys after both. With relative positions a bias is added to the scores
+// (nn/relative_bias.h).
 //
-// Without norms of heads the fused tensor is rotated in place, and backward reads it so; with them
-// it is saved before both, and backward normalises and rotates again.
+// Without head norms the fused tensor is rotated in place, and backward reads it rotated. With them
+// it is saved before both steps, which backward repeats.
 
 #include <optional>
 #include <string>
@@ -42,15 +42,15 @@ class SelfAttention final : public SublayerBody {
   // Query [s, b, groups, heads per group, d], key and value [s, b, groups, d]: views of a fused
   // [s, b, qkv] tensor, or of its gradient.
   AttentionCore::Heads split(const Tensor& qkv) const;
-  // `heads` with scratch in the place of query and key, where these are normalised.
+  // `heads` with scratch for query and key, if these are normalised.
   AttentionCore::Heads with_normed_scratch(Pass& pass, const AttentionCore::Heads& heads) const;
-  // What attention reads: the saved output of linear_qkv, normalised and rotated; in backward
-  // again.
+  // The inputs of attention: the saved output of linear_qkv, normalised and rotated; backward
+  // recomputes them.
   AttentionCore::Heads position(Pass& pass, const Saved& saved) const;
   AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
   // Attention of each sample over its cache and its own keys.
   void attend_cached(BodyCall& call, const AttentionCore::Heads& heads) const;
-  // Appends keys and values to the cache, lets `heads` have all of them, and returns their rows.
+  // Appends keys and values to the cache, points `heads` at all of them, and returns their rows.
   RowCoordinates append(Pass& pass, const KeyValueCache& cache, AttentionCore::Heads& heads) const;
 
   const TransformerConfig config_;
@@ -63,9 +63,9 @@ class SelfAttention final : public SublayerBody {
   std::optional<RelativeBias> bias_;
 };
 
-// The rows of linear_qkv that a rank has. For each group they are the queries, the key and the
-// value. Where there are fewer groups than ranks, neighbouring ranks share one: each has a part of
-// its queries, and all of them have its key and value.
+// A rank's rows of linear_qkv: for each group the queries, the key and the value. With fewer groups
+// than ranks, neighbouring ranks share a group: each has a part of its queries and all of its key
+// and value.
 std::vector<RowRange> qkv_rows(const TransformerConfig& config);
 
 // The sub-layer with its norm.

@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "phalanx/nn/test_support.h"
 #include "phalanx/nn/transformer_layer.h"
 #include "phalanx/ops/cases/differentiate.h"
-#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx::nn {
 namespace {
@@ -90,11 +88,7 @@ std::vector<Variant> variants() {
 
 class SelfAttentionVariants : public testing::TestWithParam<Variant> {
  protected:
-  std::unique_ptr<Backend> backend_ = make_ref_backend();
-  Arena memory_{"operands", 8 << 20};
-  Arena workspace_{"workspace", 1 << 20};
-  Context context_{.backend = *backend_, .workspace = workspace_};
-  ops::Operands operands_{memory_, DType::kF64, context_};
+  TestMachine machine_;
 };
 
 TEST_P(SelfAttentionVariants, MatchDifferences) {
@@ -109,88 +103,15 @@ TEST_P(SelfAttentionVariants, MatchDifferences) {
   EXPECT_EQ(ops::compare_with_differences(row), "");
 }
 
-// Recomputation writes everything that backward reads of the forward pass, also a second time: the
-// linear writes its output again before that is rotated in place.
+// Also a second time: the linear writes its output again before that is rotated in place.
 TEST_P(SelfAttentionVariants, RecomputedGiveTheSameGradients) {
   LayerFixture all;
-  const SublayerUnit unit(all.table, GetParam().config, make_test_attention);
-  all.allocate(operands_, unit.saved_slots());
-  const std::vector<Tensor> in = {all.stream(operands_, 10)};
-  const std::vector<Tensor> out = {all.empty_stream(operands_, 10)};
-  const std::vector<Tensor> dout = {all.stream(operands_, 10)};
-  const std::vector<Tensor> din = {all.empty_stream(operands_, 10)};
-  Pass pass = all.pass(context_);
-  const auto backward = [&] {
-    for (const Tensor& gradient : all.gradient_tensors) {
-      ops::fill(context_, {.x = gradient, .value = 0.0});
-    }
-    unit.backward_input(pass, in, dout, din, all.saved());
-    unit.backward_weight(pass, in, all.saved(), all.gradients);
-    std::vector<Values> values = {values_of(din[0])};
-    for (const Tensor& gradient : all.gradient_tensors) values.push_back(values_of(gradient));
-    return values;
-  };
-  unit.forward(pass, in, out, all.saved());
-  const auto expected = backward();
-  for (const Tensor& saved : all.saved_tensors) operands_.poison(saved);
-  unit.recompute(pass, in, all.saved());
-  EXPECT_EQ(backward(), expected);
+  expect_recomputed_gradients(machine_, all,
+                              SublayerUnit(all.table, GetParam().config, make_test_attention));
 }
 
-// Passes over one position at a time with cached keys and values give the rows of one pass over
-// all.
 TEST_P(SelfAttentionVariants, CachedAreTheWholePass) {
-  const TransformerConfig& config = GetParam().config;
-  LayerFixture all;
-  const TransformerLayer layer(all.table, 0, 0, config);
-  all.allocate(operands_, layer.saved_slots());
-  const std::vector<Tensor> in = {all.stream(operands_, 10)};
-  const std::vector<Tensor> out = {all.empty_stream(operands_, 10)};
-  Pass whole = all.pass(context_);
-  whole.training = false;
-  layer.forward(whole, in, out, all.saved());
-
-  const Shape cached{5, 1, config.query_groups, config.head_size};
-  std::vector<KeyValueCache> caches;
-  for (const std::int64_t sample : {0, 1}) {
-    const RowCoordinates& rows = all.batch.rows[0];
-    caches.push_back({.keys = {operands_.output(cached)},
-                      .values = {operands_.output(cached)},
-                      .rows = {.sample = rows.sample.slice(1, sample, 1),
-                               .position = rows.position.slice(1, sample, 1),
-                               .document = rows.document.slice(1, sample, 1)},
-                      .length = 0});
-  }
-  const std::array<KeyValueCache*, 2> of_samples = {&caches[0], &caches[1]};
-  for (const auto& [begin, count] : {std::pair{0, 2}, {2, 1}, {3, 1}, {4, 1}}) {
-    const BatchShape shape{.sequence = count, .micro_batch = 2};
-    Batch batch = all.batch;
-    for (Tensor& column : batch.columns) column = column.slice(0, begin, count);
-    RowCoordinates& rows = batch.rows[0];
-    rows = {.sample = rows.sample.slice(0, begin, count),
-            .position = rows.position.slice(0, begin, count),
-            .document = rows.document.slice(0, begin, count)};
-    std::vector<Tensor> saved;
-    for (const auto& slot : layer.saved_slots()) {
-      saved.push_back(operands_.output(slot.dtype, slot.shape(shape)));
-    }
-    const std::vector<Tensor> part = {operands_.output({count, 2, 10})};
-    Pass pass{.ops = context_,
-              .weights = all.weights,
-              .batch = batch,
-              .shapes = shape,
-              .region = {},
-              .training = false,
-              .loss_settings = {},
-              .losses = {},
-              .constants = all.constants};
-    InferencePass inference{.pass = pass, .caches = of_samples};
-    for (KeyValueCache& cache : caches) cache.length = begin;
-    layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
-    const Values expected = values_of(out[0].slice(0, begin, count));
-    const Values actual = values_of(part[0]);
-    for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-12);
-  }
+  expect_cached_is_whole(machine_, GetParam().config, {{0, 2}, {2, 1}, {3, 1}, {4, 1}});
 }
 
 // Heads cut over tensor-parallel ranks, also with fewer groups than ranks: the gradients of the
@@ -217,11 +138,9 @@ INSTANTIATE_TEST_SUITE_P(All, SelfAttentionVariants, testing::ValuesIn(variants(
 // Scores of rotated heads depend only on the distance of rows: when all positions are moved, the
 // output stays the same. With a window, keys further away do not count.
 TEST(SelfAttention, SeesDistancesAndTheWindow) {
-  const auto backend = make_ref_backend();
-  Arena memory("operands", 8 << 20);
-  Arena workspace("workspace", 1 << 20);
-  Context context{.backend = *backend, .workspace = workspace};
-  ops::Operands operands(memory, DType::kF64, context);
+  TestMachine machine;
+  Context& context = machine.context;
+  ops::Operands& operands = machine.operands;
   TransformerConfig config = rotary_config();
   config.window = 2;
   LayerFixture all;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 
 #include "phalanx/nn/embedding.h"
 #include "phalanx/nn/language_model_head.h"
@@ -66,6 +67,8 @@ TEST(RecomputedCoreAttention, IsTheSameBitForBitAndSavesNoProbabilities) {
 struct ResidualCase {
   std::string name;
   MakeUnit make;
+
+  friend void PrintTo(const ResidualCase& c, std::ostream* out) { *out << c.name; }
 };
 
 class Fp32Residual : public testing::TestWithParam<ResidualCase> {

@@ -1,10 +1,14 @@
 #pragma once
-// What tests of layers share: a batch, parameters, gradients and saved tensors made of the case
-// table's operands, and the passes over them as jobs that finite differences can check.
+// Support for tests of layers: a batch, parameters, gradients and saved tensors from the case
+// table's operands, and passes as jobs that finite differences can check.
 
+#include <gtest/gtest.h>
+
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phalanx/nn/config.h"
@@ -12,13 +16,15 @@
 #include "phalanx/nn/language_model_head.h"
 #include "phalanx/nn/mlp.h"
 #include "phalanx/nn/self_attention.h"
+#include "phalanx/nn/transformer_layer.h"
 #include "phalanx/nn/unit.h"
 #include "phalanx/ops/cases/case.h"
 #include "phalanx/ops/ref/access.h"
+#include "phalanx/ops/ref/ref_backend.h"
 
 namespace phalanx::nn {
 
-// Small, with no two sizes equal: two layers of the global model, f64.
+// Small and with different sizes: two layers of the global model, f64.
 inline TransformerConfig test_config() {
   return {.num_layers = 2,
           .hidden = 10,
@@ -44,7 +50,19 @@ inline TransformerConfig llama_config(TransformerConfig config = test_config()) 
   return config;
 }
 
-// Where test_batch() has its columns.
+// A backend with memory for small operands.
+struct TestMachine {
+  explicit TestMachine(DType storage = DType::kF64,
+                       std::unique_ptr<Backend> the_backend = make_ref_backend())
+      : backend(std::move(the_backend)), operands(memory, storage, context) {}
+  std::unique_ptr<Backend> backend;
+  Arena memory{"operands", 32 << 20};
+  Arena workspace{"workspace", 8 << 20};
+  Context context{.backend = *backend, .workspace = workspace};
+  ops::Operands operands;
+};
+
+// The columns of test_batch().
 inline constexpr EmbeddingColumns kTestEmbeddingColumns{.tokens = 0, .position_ids = 1};
 inline constexpr TargetColumns kTestTargetColumns{.labels = 2, .loss_mask = 3};
 
@@ -69,7 +87,7 @@ inline Batch test_batch(ops::Operands& operands, const BatchShape& shape, std::i
       .rows = {rows}};
 }
 
-// Norm weights around 1, everything else around 0. Padding is not zero: nothing may depend on it.
+// Norm weights around 1, others around 0. Padding is not zero, because no result may depend on it.
 inline std::vector<Tensor> test_parameters(ops::Operands& operands, const ParamTable& table) {
   std::vector<Tensor> tensors;
   for (const auto& spec : table.specs()) {
@@ -100,8 +118,8 @@ inline SparseGradient empty_sparse_gradient(ops::Operands& operands, std::int64_
 
 inline std::vector<double> values_of(const Tensor& tensor) { return ref::read(tensor).values; }
 
-// What the passes of one layer are given, for as long as a job lives. Build the layer with `table`,
-// `owned` and `slots`, then call allocate().
+// The inputs of one layer's passes, for the life of a job. Build the layer with `table`, `owned`
+// and `slots`, then call allocate().
 struct LayerFixture {
   ParamTable table;
   std::vector<ParamId> owned;
@@ -168,7 +186,7 @@ struct LayerFixture {
     return operands.output({shape.sequence, shape.micro_batch, width});
   }
 
-  // Adds the gradients that roles keep by rows to the gradients of their tables.
+  // Adds gradients that roles keep by rows to the gradients of their tables.
   void join(Context& context) const {
     for (std::size_t r = 0; r < role_gradients.size(); ++r) {
       const SparseGradient& sparse = role_gradients[r].rows;
@@ -191,8 +209,8 @@ struct LayerFixture {
   }
 };
 
-// The three passes of a unit with at most one stream in and out. A unit without output is a head:
-// its output is the loss sum.
+// The three passes of a unit with at most one input and one output stream. A unit without output is
+// a head: its output is the loss sum.
 inline ops::GradientJob unit_job(ops::Operands& operands, const std::shared_ptr<LayerFixture>& all,
                                  const std::shared_ptr<Unit>& unit) {
   ops::GradientJob job;
@@ -235,28 +253,25 @@ class SublayerUnit final : public Unit {
     inputs_ = {{"hidden states", config.stream_dtype(), config.hidden}};
     outputs_ = inputs_;
   }
-  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-               const Saved& saved) const override {
+  void forward(Pass& pass, Tensors inputs, Tensors outputs, const Saved& saved) const override {
     sublayer_.forward({.pass = pass, .saved = saved}, outputs[0], inputs[0]);
   }
-  void backward_input(Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients, const Saved& saved) const override {
+  void backward_input(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
+                      const Saved& saved) const override {
     sublayer_.backward_input({.pass = pass, .saved = saved}, input_gradients[0],
                              output_gradients[0], inputs[0]);
   }
-  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+  void backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
                        const Gradients& gradients) const override {
     sublayer_.backward_weight({.pass = pass, .saved = saved}, inputs[0], gradients);
   }
-  void backward(Pass& pass, std::span<const Tensor> inputs,
-                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+  void backward(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
                 const Saved& saved, const Gradients& gradients) const override {
     sublayer_.backward({.pass = pass, .saved = saved}, input_gradients[0], output_gradients[0],
                        inputs[0], gradients);
   }
   bool recomputable() const override { return true; }
-  void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override {
+  void recompute(Pass& pass, Tensors inputs, const Saved& saved) const override {
     sublayer_.recompute({.pass = pass, .saved = saved}, inputs[0]);
   }
 
@@ -272,6 +287,92 @@ inline Sublayer make_test_attention(ParamTable& table, std::vector<ParamId>& own
 inline Sublayer make_test_mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                               const TransformerConfig& config) {
   return mlp_sublayer(table, owned, slots, "decoder.layers.1", 1, config);
+}
+
+// Recomputation writes everything that backward reads of the forward pass. `unit` is built with
+// `all` and has streams of 10 features.
+inline void expect_recomputed_gradients(TestMachine& machine, LayerFixture& all, const Unit& unit) {
+  ops::Operands& operands = machine.operands;
+  all.allocate(operands, unit.saved_slots());
+  const std::vector<Tensor> in = {all.stream(operands, 10)};
+  const std::vector<Tensor> out = {all.empty_stream(operands, 10)};
+  const std::vector<Tensor> dout = {all.stream(operands, 10)};
+  const std::vector<Tensor> din = {all.empty_stream(operands, 10)};
+  Pass pass = all.pass(machine.context);
+  const auto backward = [&] {
+    for (const Tensor& gradient : all.gradient_tensors) {
+      ops::fill(machine.context, {.x = gradient, .value = 0.0});
+    }
+    unit.backward_input(pass, in, dout, din, all.saved());
+    unit.backward_weight(pass, in, all.saved(), all.gradients);
+    std::vector<std::vector<double>> values = {values_of(din[0])};
+    for (const Tensor& gradient : all.gradient_tensors) values.push_back(values_of(gradient));
+    return values;
+  };
+  unit.forward(pass, in, out, all.saved());
+  const auto expected = backward();
+  for (const Tensor& saved : all.saved_tensors) operands.poison(saved);
+  unit.recompute(pass, in, all.saved());
+  EXPECT_EQ(backward(), expected);
+}
+
+// Passes over `parts` of the positions (begin and count), with cached keys and values, give the
+// rows of one pass over all five.
+inline void expect_cached_is_whole(TestMachine& machine, const TransformerConfig& config,
+                                   const std::vector<std::pair<int, int>>& parts) {
+  ops::Operands& operands = machine.operands;
+  LayerFixture all;
+  const TransformerLayer layer(all.table, 0, 0, config);
+  all.allocate(operands, layer.saved_slots());
+  const std::vector<Tensor> in = {all.stream(operands, 10)};
+  const std::vector<Tensor> out = {all.empty_stream(operands, 10)};
+  Pass whole = all.pass(machine.context);
+  whole.training = false;
+  layer.forward(whole, in, out, all.saved());
+
+  const Shape cached{5, 1, config.query_groups, config.head_size};
+  std::vector<KeyValueCache> caches;
+  for (const std::int64_t sample : {0, 1}) {
+    const RowCoordinates& rows = all.batch.rows[0];
+    caches.push_back({.keys = {operands.output(cached)},
+                      .values = {operands.output(cached)},
+                      .rows = {.sample = rows.sample.slice(1, sample, 1),
+                               .position = rows.position.slice(1, sample, 1),
+                               .document = rows.document.slice(1, sample, 1)},
+                      .length = 0});
+  }
+  const std::array<KeyValueCache*, 2> of_samples = {&caches[0], &caches[1]};
+  for (const auto& [begin, count] : parts) {
+    const BatchShape shape{.sequence = count, .micro_batch = 2};
+    Batch batch = all.batch;
+    for (Tensor& column : batch.columns) column = column.slice(0, begin, count);
+    RowCoordinates& rows = batch.rows[0];
+    rows = {.sample = rows.sample.slice(0, begin, count),
+            .position = rows.position.slice(0, begin, count),
+            .document = rows.document.slice(0, begin, count)};
+    std::vector<Tensor> saved;
+    for (const auto& slot : layer.saved_slots()) {
+      saved.push_back(operands.output(slot.dtype, slot.shape(shape)));
+    }
+    const std::vector<Tensor> part = {operands.output({count, 2, 10})};
+    Pass pass{.ops = machine.context,
+              .weights = all.weights,
+              .batch = batch,
+              .shapes = shape,
+              .region = {},
+              .training = false,
+              .loss_settings = {},
+              .losses = {},
+              .constants = all.constants};
+    InferencePass inference{.pass = pass, .caches = of_samples};
+    for (KeyValueCache& cache : caches) cache.length = begin;
+    layer.infer(inference, std::vector<Tensor>{in[0].slice(0, begin, count)}, part, Saved(saved));
+    const auto expected = values_of(out[0].slice(0, begin, count));
+    const auto actual = values_of(part[0]);
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_NEAR(actual[i], expected[i], 1e-12) << begin;
+    }
+  }
 }
 
 }  // namespace phalanx::nn

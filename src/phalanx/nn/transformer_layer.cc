@@ -47,19 +47,18 @@ void TransformerLayer::add_between(const std::string& name) {
                                        LastReader::kWeightGradient));
 }
 
-BodyCall TransformerLayer::body_call(Pass& pass, std::span<const Tensor> inputs,
-                                     const Saved& saved) const {
+BodyCall TransformerLayer::body_call(Pass& pass, Tensors inputs, const Saved& saved) const {
   return {.pass = pass, .saved = saved, .carried = reads_encoder_ ? inputs[1] : Tensor{}};
 }
 
-void TransformerLayer::forward(Pass& pass, std::span<const Tensor> inputs,
-                               std::span<const Tensor> outputs, const Saved& saved) const {
+void TransformerLayer::forward(Pass& pass, Tensors inputs, Tensors outputs,
+                               const Saved& saved) const {
   InferencePass alone{.pass = pass};
   infer(alone, inputs, outputs, saved);
 }
 
-void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs,
-                             std::span<const Tensor> outputs, const Saved& saved) const {
+void TransformerLayer::infer(InferencePass& pass, Tensors inputs, Tensors outputs,
+                             const Saved& saved) const {
   BodyCall call = body_call(pass.pass, inputs, saved);
   // Without a causal mask rows see later ones, so sequences are computed whole.
   if (config_.causal) call.caches = pass.caches;
@@ -69,8 +68,7 @@ void TransformerLayer::infer(InferencePass& pass, std::span<const Tensor> inputs
   }
 }
 
-void TransformerLayer::recompute(Pass& pass, std::span<const Tensor> inputs,
-                                 const Saved& saved) const {
+void TransformerLayer::recompute(Pass& pass, Tensors inputs, const Saved& saved) const {
   const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = 0; i < between_.size(); ++i) {
     sublayers_[i].forward(call, saved[between_[i]], stream(i, inputs, saved));
@@ -79,9 +77,8 @@ void TransformerLayer::recompute(Pass& pass, std::span<const Tensor> inputs,
 }
 
 template <typename Backward>
-void TransformerLayer::for_each_backward(Pass& pass, std::span<const Tensor> output_gradients,
-                                         std::span<const Tensor> input_gradients,
-                                         const Backward& backward) const {
+void TransformerLayer::for_each_backward(Pass& pass, Tensors output_gradients,
+                                         Tensors input_gradients, const Backward& backward) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor dbetween = pass.scratch_stream(config_.stream_dtype(), config_.hidden);
   for (std::size_t i = sublayers_.size(); i-- > 0;) {
@@ -90,10 +87,8 @@ void TransformerLayer::for_each_backward(Pass& pass, std::span<const Tensor> out
   }
 }
 
-void TransformerLayer::backward_input(Pass& pass, std::span<const Tensor> inputs,
-                                      std::span<const Tensor> output_gradients,
-                                      std::span<const Tensor> input_gradients,
-                                      const Saved& saved) const {
+void TransformerLayer::backward_input(Pass& pass, Tensors inputs, Tensors output_gradients,
+                                      Tensors input_gradients, const Saved& saved) const {
   BodyCall call = body_call(pass, inputs, saved);
   if (reads_encoder_) call.carried_gradient = input_gradients[1];
   for_each_backward(pass, output_gradients, input_gradients,
@@ -102,17 +97,16 @@ void TransformerLayer::backward_input(Pass& pass, std::span<const Tensor> inputs
                     });
 }
 
-void TransformerLayer::backward_weight(Pass& pass, std::span<const Tensor> inputs,
-                                       const Saved& saved, const Gradients& gradients) const {
+void TransformerLayer::backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
+                                       const Gradients& gradients) const {
   const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = sublayers_.size(); i-- > 0;) {
     sublayers_[i].backward_weight(call, stream(i, inputs, saved), gradients);
   }
 }
 
-void TransformerLayer::backward(Pass& pass, std::span<const Tensor> inputs,
-                                std::span<const Tensor> output_gradients,
-                                std::span<const Tensor> input_gradients, const Saved& saved,
+void TransformerLayer::backward(Pass& pass, Tensors inputs, Tensors output_gradients,
+                                Tensors input_gradients, const Saved& saved,
                                 const Gradients& gradients) const {
   if (!pass.region.overlaps()) {
     return Unit::backward(pass, inputs, output_gradients, input_gradients, saved, gradients);

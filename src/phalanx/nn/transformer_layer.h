@@ -1,6 +1,6 @@
 #pragma once
-// A Transformer layer: self attention, then cross attention where an encoder's output is read, then
-// MLP, each a sub-layer with its norm and residual.
+// A Transformer layer: self attention, cross attention if it reads an encoder's output, and MLP.
+// Each is a sub-layer with its norm and residual.
 
 #include "phalanx/nn/sublayer.h"
 #include "phalanx/nn/unit.h"
@@ -11,7 +11,7 @@ namespace phalanx::nn {
 enum class EncoderOutput : std::uint8_t {
   kNone,
   kRead,      // reads it and passes it on
-  kReadLast,  // reads it; no later layer does
+  kReadLast,  // reads it for the last time
 };
 
 class TransformerLayer final : public Unit {
@@ -22,32 +22,29 @@ class TransformerLayer final : public Unit {
                    const TransformerConfig& config,
                    EncoderOutput encoder_output = EncoderOutput::kNone);
 
-  void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-               const Saved& saved) const override;
-  void infer(InferencePass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+  void forward(Pass& pass, Tensors inputs, Tensors outputs, const Saved& saved) const override;
+  void infer(InferencePass& pass, Tensors inputs, Tensors outputs,
              const Saved& saved) const override;
-  void backward_input(Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients, const Saved& saved) const override;
-  void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+  void backward_input(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
+                      const Saved& saved) const override;
+  void backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
                        const Gradients& gradients) const override;
-  void backward(Pass& pass, std::span<const Tensor> inputs,
-                std::span<const Tensor> output_gradients, std::span<const Tensor> input_gradients,
+  void backward(Pass& pass, Tensors inputs, Tensors output_gradients, Tensors input_gradients,
                 const Saved& saved, const Gradients& gradients) const override;
   bool recomputable() const override { return true; }
-  void recompute(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const override;
+  void recompute(Pass& pass, Tensors inputs, const Saved& saved) const override;
 
  private:
   // The residual stream that sub-layer i reads.
-  const Tensor& stream(std::size_t i, std::span<const Tensor> inputs, const Saved& saved) const {
+  const Tensor& stream(std::size_t i, Tensors inputs, const Saved& saved) const {
     return i == 0 ? inputs[0] : saved[between_[i - 1]];
   }
   void add_between(const std::string& name);
-  BodyCall body_call(Pass& pass, std::span<const Tensor> inputs, const Saved& saved) const;
+  BodyCall body_call(Pass& pass, Tensors inputs, const Saved& saved) const;
   // Calls backward(i, dx, dout) from the last sub-layer to the first.
   template <typename Backward>
-  void for_each_backward(Pass& pass, std::span<const Tensor> output_gradients,
-                         std::span<const Tensor> input_gradients, const Backward& backward) const;
+  void for_each_backward(Pass& pass, Tensors output_gradients, Tensors input_gradients,
+                         const Backward& backward) const;
 
   const TransformerConfig config_;
   bool reads_encoder_;

@@ -1,13 +1,13 @@
 #pragma once
-// A unit is what a pipeline stage owns a list of: the embedding, each layer, the head. Three
-// passes, written by hand:
+// A unit is an element of a pipeline stage's list: the embedding, each layer, the head. It has
+// three passes, written by hand:
 //
 //   forward          reads input, parameters      writes output, and into saved what backward needs
 //   backward_input   reads output gradient, saved writes input gradient, and into saved the output
 //                                                 gradients of its linears for backward_weight
 //   backward_weight  reads saved                  adds into the fp32 main gradients
 //
-// Units are immutable: all state of a microbatch is in what they are given.
+// Units are immutable: the state of a microbatch is in the arguments.
 
 #include <string>
 #include <string_view>
@@ -25,10 +25,9 @@ struct StreamSpec {
   DType dtype = DType::kF32;
   std::int64_t width = 0;  // [s, b, width]
   Sequence sequence = Sequence::kOnly;
-  // One tensor that several units read: a unit has it among its inputs and, under the same name,
-  // its outputs. A unit writes it only where it is not an input of the unit. Its gradient is one
-  // tensor too, to which every reader adds; it begins as what the next stage sent, or as zeros
-  // where no later unit reads the stream.
+  // One tensor that several units read. A unit lists it as an input and, under the same name, as an
+  // output, and writes it only if it is no input. All readers add to one gradient, which starts as
+  // the next stage's, or as zeros if no later unit reads the stream.
   bool carried = false;
 };
 
@@ -50,35 +49,30 @@ class Unit {
   // The last pass that reads the unit's input.
   LastReader input_last_reader() const { return input_last_reader_; }
 
-  virtual void forward(Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                       const Saved& saved) const = 0;
-  virtual void backward_input(Pass& pass, std::span<const Tensor> inputs,
-                              std::span<const Tensor> output_gradients,
-                              std::span<const Tensor> input_gradients,
-                              const Saved& saved) const = 0;
-  virtual void backward_weight(Pass& pass, std::span<const Tensor> inputs, const Saved& saved,
+  virtual void forward(Pass& pass, Tensors inputs, Tensors outputs, const Saved& saved) const = 0;
+  virtual void backward_input(Pass& pass, Tensors inputs, Tensors output_gradients,
+                              Tensors input_gradients, const Saved& saved) const = 0;
+  virtual void backward_weight(Pass& pass, Tensors inputs, const Saved& saved,
                                const Gradients& gradients) const = 0;
 
-  // Both backward passes, in an order that hides messages; the same bits.
-  virtual void backward(Pass& pass, std::span<const Tensor> inputs,
-                        std::span<const Tensor> output_gradients,
-                        std::span<const Tensor> input_gradients, const Saved& saved,
+  // Both backward passes, in an order that hides messages; the bits are the same.
+  virtual void backward(Pass& pass, Tensors inputs, Tensors output_gradients,
+                        Tensors input_gradients, const Saved& saved,
                         const Gradients& gradients) const {
     backward_input(pass, inputs, output_gradients, input_gradients, saved);
     backward_weight(pass, inputs, saved, gradients);
   }
 
   // The forward pass of generation and scoring.
-  virtual void infer(InferencePass& pass, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs, const Saved& saved) const {
+  virtual void infer(InferencePass& pass, Tensors inputs, Tensors outputs,
+                     const Saved& saved) const {
     forward(pass.pass, inputs, outputs, saved);
   }
 
-  // Whether activation recomputation applies to this unit: recompute() writes again what backward
-  // reads from `saved`, bit for bit, without the outputs.
+  // Whether activation recomputation applies to this unit. recompute() writes the tensors in
+  // `saved` that backward reads again, bit for bit, without the outputs.
   virtual bool recomputable() const { return false; }
-  virtual void recompute(Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                         const Saved& /*saved*/) const {
+  virtual void recompute(Pass& /*pass*/, Tensors /*inputs*/, const Saved& /*saved*/) const {
     PHALANX_CHECK(recomputable(), "{} is not recomputed", name_);
   }
 
@@ -94,26 +88,25 @@ class Unit {
   LastReader input_last_reader_ = LastReader::kWeightGradient;
 };
 
-// What a pass of a unit was given: it has read and written nothing else. Tensors that a kind of
-// pass does not have are empty.
+// All tensors of a pass of a unit. Those that this kind of pass does not have are empty.
 struct UnitTensors {
   const Pass& pass;
-  std::span<const Tensor> inputs, outputs;
-  std::span<const Tensor> output_gradients, input_gradients;
-  std::span<const Tensor> slots;  // by SavedId
+  Tensors inputs, outputs;
+  Tensors output_gradients, input_gradients;
+  Tensors slots;  // by SavedId
   const Gradients* gradients = nullptr;
 };
 
-// Called by the chunk around every unit and pass: data parallelism, offload, tracing and the NaN
-// finder implement it.
+// Callbacks of the chunk around every pass of a unit, for example to gather weights, to sum
+// gradients, to move saved tensors to files, or to find NaN.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
   virtual void before(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/) {}
   virtual void after(const Unit& /*unit*/, PassKind /*pass*/, int /*microbatch*/,
                      const UnitTensors& /*tensors*/) {}
-  // The parameter's gradient of this microbatch has been added, and after() of every hook has
-  // returned: the gradient may be changed from here on.
+  // The parameter's gradient of this microbatch is complete, and after() of every hook has
+  // returned. The hook may change the gradient.
   virtual void grad_ready(ParamId /*id*/, int /*microbatch*/) {}
 };
 

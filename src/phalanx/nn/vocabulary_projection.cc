@@ -41,6 +41,14 @@ void copy_last(Pass& pass, const Tensor& last, const Tensor& rows, std::int64_t 
 
 }  // namespace
 
+void seed_loss(Pass& pass, const Tensor& seed, const Tensor& mask, const LossTerm& term) {
+  if (!pass.training) return;
+  ops::loss_seed(pass.ops, {.seed = seed,
+                            .loss_scale = pass.loss_settings.loss_scale,
+                            .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
+                            .factor = term.factor});
+}
+
 VocabularyProjection::VocabularyProjection(ParamTable& table, std::vector<ParamId>& owned,
                                            SavedSlots& slots, const VocabularyOptions& options,
                                            const TransformerConfig& config)
@@ -95,12 +103,7 @@ void VocabularyProjection::losses(Pass& pass, const Tensor& entered, const Saved
   const Tensor seed = pass.scratch(full, {1});
   const Tensor mask = pass.batch[options_.columns.loss_mask].reshape({rows});
   const Tensor labels = pass.batch[options_.columns.labels].reshape({rows});
-  if (pass.training) {
-    ops::loss_seed(pass.ops, {.seed = seed,
-                              .loss_scale = pass.loss_settings.loss_scale,
-                              .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
-                              .factor = term.factor});
-  }
+  seed_loss(pass, seed, mask, term);
   const bool in_place = config_.dtype == full;
   const Tensor dlogits = saved[dlogits_].rows();
   const std::int64_t step = in_place ? rows : std::min(rows, kLogitRows);

@@ -26,14 +26,11 @@ Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
   PHALANX_CHECK(in.mask.window == 0 || (in.mask.window > 0 && in.mask.causal),
                 "{}: a window of {} keys{}", op, in.mask.window,
                 in.mask.causal ? "" : " without a causal mask");
-  expect_shape(op, "key", in.key, {e.sk, e.b, e.groups, e.d});
-  expect_shape(op, "value", in.value, {e.sk, e.b, e.groups, e.d});
+  expect_shape(op, "key", in.key, {e.sk, e.b, e.groups, e.d}, in.query.dtype);
+  expect_shape(op, "value", in.value, {e.sk, e.b, e.groups, e.d}, in.query.dtype);
   expect_floating(op, "query", in.query);
-  expect_dtype(op, "key", in.key, in.query.dtype);
-  expect_dtype(op, "value", in.value, in.query.dtype);
   if (in.bias) {
-    expect_shape(op, "bias", in.bias, {e.heads, e.sq, e.sk});
-    expect_full_precision(op, "bias", in.bias);
+    expect_full_precision(op, "bias", in.bias, {e.heads, e.sq, e.sk});
   }
   expect_dense_last(op, in.query, in.key, in.value, in.bias);
   expect_rows(op, in.query_rows, e.sq, e.b);
@@ -51,8 +48,7 @@ void expect_gradients(std::string_view op, const AttentionInputs& in, const Tens
   }
   expect_dense_last(op, dquery, dkey, dvalue, dbias);
   if (!dbias) return;
-  expect_shape(op, "dbias", dbias, in.bias.shape);
-  expect_full_precision(op, "dbias", dbias);
+  expect_full_precision(op, "dbias", dbias, in.bias.shape);
 }
 
 // One product of [sq, d] with [d, sk] for every head and sample. A causal mask over equal lengths
@@ -99,21 +95,17 @@ OpCost cost(const UnfusedAttentionBackward& op) {
 
 void attention_forward(Context& context, const AttentionForward& op) {
   const Extents e = expect_inputs("attention_forward", op.in);
-  expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
-  expect_shape("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
-  expect_dtype("attention_forward", "out", op.out, op.in.query.dtype);
+  expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d}, op.in.query.dtype);
+  expect_full_precision("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
   expect_dense_last("attention_forward", op.out);
-  expect_full_precision("attention_forward", "lse", op.lse);
   enqueue(context, op);
 }
 
 void attention_delta(Context& context, const AttentionDelta& op) {
-  expect_shape("attention_delta", "dout", op.dout, op.out.shape);
-  expect_shape("attention_delta", "delta", op.delta,
-               {op.out.shape[1], op.out.shape[2], op.out.shape[0]});
+  expect_shape("attention_delta", "dout", op.dout, op.out.shape, op.out.dtype);
+  expect_full_precision("attention_delta", "delta", op.delta,
+                        {op.out.shape[1], op.out.shape[2], op.out.shape[0]});
   expect_floating("attention_delta", "out", op.out);
-  expect_dtype("attention_delta", "dout", op.dout, op.out.dtype);
-  expect_full_precision("attention_delta", "delta", op.delta);
   expect_dense_last("attention_delta", op.out, op.dout);
   enqueue(context, op);
 }
@@ -121,23 +113,19 @@ void attention_delta(Context& context, const AttentionDelta& op) {
 void attention_backward(Context& context, const AttentionBackward& op) {
   const Extents e = expect_inputs("attention_backward", op.in);
   expect_gradients("attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
-  expect_shape("attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
-  expect_shape("attention_backward", "lse", op.lse, {e.b, e.heads, e.sq});
-  expect_shape("attention_backward", "delta", op.delta, {e.b, e.heads, e.sq});
-  expect_dtype("attention_backward", "dout", op.dout, op.in.query.dtype);
-  expect_full_precision("attention_backward", "lse", op.lse);
-  expect_full_precision("attention_backward", "delta", op.delta);
+  expect_shape("attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d}, op.in.query.dtype);
+  expect_full_precision("attention_backward", "lse", op.lse, {e.b, e.heads, e.sq});
+  expect_full_precision("attention_backward", "delta", op.delta, {e.b, e.heads, e.sq});
   expect_dense_last("attention_backward", op.dout);
   enqueue(context, op);
 }
 
 void unfused_attention_forward(Context& context, const UnfusedAttentionForward& op) {
   const Extents e = expect_inputs("unfused_attention_forward", op.in);
-  expect_shape("unfused_attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d});
+  expect_shape("unfused_attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d},
+               op.in.query.dtype);
   expect_shape("unfused_attention_forward", "probabilities", op.probabilities,
-               {e.b, e.heads, e.sq, e.sk});
-  expect_dtype("unfused_attention_forward", "out", op.out, op.in.query.dtype);
-  expect_dtype("unfused_attention_forward", "probabilities", op.probabilities, op.in.query.dtype);
+               {e.b, e.heads, e.sq, e.sk}, op.in.query.dtype);
   expect_dense_last("unfused_attention_forward", op.out, op.probabilities);
   enqueue(context, op);
 }
@@ -145,11 +133,10 @@ void unfused_attention_forward(Context& context, const UnfusedAttentionForward& 
 void unfused_attention_backward(Context& context, const UnfusedAttentionBackward& op) {
   const Extents e = expect_inputs("unfused_attention_backward", op.in);
   expect_gradients("unfused_attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
-  expect_shape("unfused_attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d});
+  expect_shape("unfused_attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d},
+               op.in.query.dtype);
   expect_shape("unfused_attention_backward", "probabilities", op.probabilities,
-               {e.b, e.heads, e.sq, e.sk});
-  expect_dtype("unfused_attention_backward", "dout", op.dout, op.in.query.dtype);
-  expect_dtype("unfused_attention_backward", "probabilities", op.probabilities, op.in.query.dtype);
+               {e.b, e.heads, e.sq, e.sk}, op.in.query.dtype);
   expect_dense_last("unfused_attention_backward", op.dout, op.probabilities);
   enqueue(context, op);
 }

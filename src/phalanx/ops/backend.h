@@ -20,13 +20,12 @@
 #include "phalanx/ops/dropout.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/embedding.h"
-#include "phalanx/ops/layer_norm.h"
 #include "phalanx/ops/linear.h"
+#include "phalanx/ops/norm.h"
 #include "phalanx/ops/optimizer.h"
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
-#include "phalanx/ops/rms_norm.h"
 #include "phalanx/ops/rotary.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
@@ -50,8 +49,7 @@ struct OpListOf {};
 // clang-format off
 #define PHALANX_OPS(X)                                                              \
   X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) X(BiasGradient)   \
-  X(LayerNormForward) X(LayerNormApply) X(LayerNormBackward)                        \
-  X(RmsNormForward) X(RmsNormApply) X(RmsNormBackward)                              \
+  X(NormForward) X(NormApply) X(NormBackward)                                       \
   X(BiasActivationForward) X(BiasActivationBackward)                                \
   X(GatedActivationForward) X(GatedActivationBackward) X(TanhForward) X(TanhBackward)\
   X(BiasDropoutResidual) X(DropoutBackward)                                         \

@@ -19,6 +19,12 @@ inline void expect_dtype(std::string_view op, std::string_view operand, const Te
                 name_of(tensor.dtype), name_of(dtype));
 }
 
+inline void expect_shape(std::string_view op, std::string_view operand, const Tensor& tensor,
+                         const Shape& shape, DType dtype) {
+  expect_shape(op, operand, tensor, shape);
+  expect_dtype(op, operand, tensor, dtype);
+}
+
 // Operands of a storage type; f64 where the reference is differentiated numerically.
 inline void expect_floating(std::string_view op, std::string_view operand, const Tensor& tensor) {
   PHALANX_CHECK(is_floating(tensor.dtype), "{}: {} holds {}, expected f32, bf16 or f16", op,
@@ -30,6 +36,12 @@ inline void expect_full_precision(std::string_view op, std::string_view operand,
                                   const Tensor& tensor) {
   PHALANX_CHECK(tensor.dtype == DType::kF32 || tensor.dtype == DType::kF64,
                 "{}: {} holds {}, expected f32", op, operand, name_of(tensor.dtype));
+}
+
+inline void expect_full_precision(std::string_view op, std::string_view operand,
+                                  const Tensor& tensor, const Shape& shape) {
+  expect_shape(op, operand, tensor, shape);
+  expect_full_precision(op, operand, tensor);
 }
 
 // The residual stream has the storage type of the other operands, or f32.
@@ -75,12 +87,9 @@ void expect_dense_rows(std::string_view op, const Tensors&... tensors) {
 
 inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::int64_t s,
                         std::int64_t b) {
-  expect_shape(op, "rows.sample", rows.sample, {s, b});
-  expect_shape(op, "rows.position", rows.position, {s, b});
-  expect_shape(op, "rows.document", rows.document, {s, b});
-  expect_dtype(op, "rows.sample", rows.sample, DType::kI64);
-  expect_dtype(op, "rows.position", rows.position, DType::kI32);
-  expect_dtype(op, "rows.document", rows.document, DType::kI32);
+  expect_shape(op, "rows.sample", rows.sample, {s, b}, DType::kI64);
+  expect_shape(op, "rows.position", rows.position, {s, b}, DType::kI32);
+  expect_shape(op, "rows.document", rows.document, {s, b}, DType::kI32);
 }
 
 // Of an op with dropout over [s, b, h].

@@ -7,8 +7,7 @@ namespace phalanx::ops {
 namespace {
 
 void expect_targets(std::string_view op, const Tensor& targets, std::int64_t rows) {
-  expect_shape(op, "targets", targets, {rows});
-  expect_dtype(op, "targets", targets, DType::kI32);
+  expect_shape(op, "targets", targets, {rows}, DType::kI32);
   expect_contiguous(op, targets);
 }
 
@@ -18,8 +17,7 @@ void expect_columns(std::string_view op, std::int64_t first_column, std::int64_t
 }
 
 void expect_mask(std::string_view op, const Tensor& mask, std::int64_t rows) {
-  expect_shape(op, "mask", mask, {rows});
-  expect_full_precision(op, "mask", mask);
+  expect_full_precision(op, "mask", mask, {rows});
   expect_contiguous(op, mask);
 }
 
@@ -29,9 +27,8 @@ void expect_gradient_operands(std::string_view name, const Op& op) {
   if (op.mask || op.dlogits) expect_mask(name, op.mask, op.logits.shape[0]);
   if (!op.dlogits) return;
   expect_shape(name, "dlogits", op.dlogits, op.logits.shape);
-  expect_shape(name, "seed", op.seed, {1});
+  expect_full_precision(name, "seed", op.seed, {1});
   expect_floating(name, "dlogits", op.dlogits);
-  expect_full_precision(name, "seed", op.seed);
   expect_dense_rows(name, op.dlogits);
 }
 
@@ -60,9 +57,8 @@ OpCost cost(const LossAccumulate& op) {
 
 void cross_entropy(Context& context, const CrossEntropy& op) {
   const auto rows = op.logits.shape[0];
-  expect_shape("cross_entropy", "loss", op.loss, {rows});
+  expect_full_precision("cross_entropy", "loss", op.loss, {rows});
   expect_floating("cross_entropy", "logits", op.logits);
-  expect_full_precision("cross_entropy", "loss", op.loss);
   expect_dense_rows("cross_entropy", op.logits);
   expect_contiguous("cross_entropy", op.loss);
   expect_targets("cross_entropy", op.targets, rows);
@@ -76,8 +72,7 @@ void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op
   constexpr std::string_view kName = "cross_entropy_statistics";
   const auto rows = op.logits.shape[0];
   expect_floating(kName, "logits", op.logits);
-  expect_shape(kName, "statistics", op.statistics, {3, rows});
-  expect_full_precision(kName, "statistics", op.statistics);
+  expect_full_precision(kName, "statistics", op.statistics, {3, rows});
   expect_contiguous(kName, op.statistics);
   expect_dense_rows(kName, op.logits);
   expect_columns(kName, op.first_column, op.vocabulary);
@@ -89,14 +84,12 @@ void cross_entropy_statistics(Context& context, const CrossEntropyStatistics& op
 void vocabulary_parallel_cross_entropy(Context& context, const VocabularyParallelCrossEntropy& op) {
   constexpr std::string_view kName = "vocabulary_parallel_cross_entropy";
   const auto rows = op.logits.shape[0];
-  expect_shape(kName, "statistics", op.statistics, {op.statistics.shape[0], 3, rows});
-  expect_full_precision(kName, "statistics", op.statistics);
+  expect_full_precision(kName, "statistics", op.statistics, {op.statistics.shape[0], 3, rows});
   expect_contiguous(kName, op.statistics, op.loss);
   expect_dense_rows(kName, op.logits);
   expect_columns(kName, op.first_column, op.vocabulary);
   expect_floating(kName, "logits", op.logits);
-  expect_shape(kName, "loss", op.loss, {rows});
-  expect_full_precision(kName, "loss", op.loss);
+  expect_full_precision(kName, "loss", op.loss, {rows});
   expect_targets(kName, op.targets, rows);
   expect_gradient_operands(kName, op);
   enqueue(context, op);
@@ -109,23 +102,18 @@ void label_mask(Context& context, const LabelMask& op) {
 }
 
 void loss_seed(Context& context, const LossSeed& op) {
-  expect_shape("loss_seed", "seed", op.seed, {1});
-  expect_shape("loss_seed", "loss_scale", op.loss_scale, {1});
-  expect_full_precision("loss_seed", "seed", op.seed);
-  expect_full_precision("loss_seed", "loss_scale", op.loss_scale);
+  expect_full_precision("loss_seed", "seed", op.seed, {1});
+  expect_full_precision("loss_seed", "loss_scale", op.loss_scale, {1});
   if (op.mask) expect_full_precision("loss_seed", "mask", op.mask);
   expect_contiguous("loss_seed", op.mask);
   enqueue(context, op);
 }
 
 void loss_accumulate(Context& context, const LossAccumulate& op) {
-  expect_shape("loss_accumulate", "sum", op.sum, {1});
-  expect_shape("loss_accumulate", "count", op.count, {1});
-  expect_shape("loss_accumulate", "mask", op.mask, op.loss.shape);
-  expect_dtype("loss_accumulate", "sum", op.sum, DType::kF64);
-  expect_dtype("loss_accumulate", "count", op.count, DType::kF64);
+  expect_shape("loss_accumulate", "sum", op.sum, {1}, DType::kF64);
+  expect_shape("loss_accumulate", "count", op.count, {1}, DType::kF64);
+  expect_full_precision("loss_accumulate", "mask", op.mask, op.loss.shape);
   expect_full_precision("loss_accumulate", "loss", op.loss);
-  expect_full_precision("loss_accumulate", "mask", op.mask);
   expect_contiguous("loss_accumulate", op.loss, op.mask);
   enqueue(context, op);
 }

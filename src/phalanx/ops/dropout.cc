@@ -14,13 +14,11 @@ OpCost cost(const DropoutBackward& op) {
 
 void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
   expect_shape("bias_dropout_residual", "out", op.out, op.x.shape);
-  expect_shape("bias_dropout_residual", "residual", op.residual, op.x.shape);
+  expect_shape("bias_dropout_residual", "residual", op.residual, op.x.shape, op.out.dtype);
   expect_floating("bias_dropout_residual", "x", op.x);
   expect_stream("bias_dropout_residual", "out", op.out, op.x.dtype);
-  expect_dtype("bias_dropout_residual", "residual", op.residual, op.out.dtype);
   if (op.bias) {
-    expect_shape("bias_dropout_residual", "bias", op.bias, {op.x.shape[2]});
-    expect_dtype("bias_dropout_residual", "bias", op.bias, op.x.dtype);
+    expect_shape("bias_dropout_residual", "bias", op.bias, {op.x.shape[2]}, op.x.dtype);
   }
   expect_dense_rows("bias_dropout_residual", op.out, op.x, op.residual, op.bias);
   expect_dropout("bias_dropout_residual", op.dropout, op.rows, op.x.shape[0], op.x.shape[1]);

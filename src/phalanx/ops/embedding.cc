@@ -7,8 +7,7 @@ namespace phalanx::ops {
 namespace {
 
 void expect_ids(std::string_view op, const Tensor& ids, const Tensor& rows) {
-  expect_shape(op, "ids", ids, {rows.shape[0], rows.shape[1]});
-  expect_dtype(op, "ids", ids, DType::kI32);
+  expect_shape(op, "ids", ids, {rows.shape[0], rows.shape[1]}, DType::kI32);
   expect_contiguous(op, ids);
 }
 
@@ -61,8 +60,8 @@ void add_positions(Context& context, const AddPositions& op) {
 
 void embedding_gradient(Context& context, const EmbeddingGradient& op) {
   expect_ids("embedding_gradient", op.ids, op.dy);
-  expect_shape("embedding_gradient", "dtable", op.dtable, {op.dtable.shape[0], op.dy.shape[2]});
-  expect_full_precision("embedding_gradient", "dtable", op.dtable);
+  expect_full_precision("embedding_gradient", "dtable", op.dtable,
+                        {op.dtable.shape[0], op.dy.shape[2]});
   expect_floating("embedding_gradient", "dy", op.dy);
   expect_dense_rows("embedding_gradient", op.dtable, op.dy);
   enqueue(context, op);
@@ -70,10 +69,9 @@ void embedding_gradient(Context& context, const EmbeddingGradient& op) {
 
 void sparse_embedding_gradient(Context& context, const SparseEmbeddingGradient& op) {
   expect_ids("sparse_embedding_gradient", op.ids, op.dy);
-  expect_shape("sparse_embedding_gradient", "values", op.values,
-               {op.rows.shape[0], op.dy.shape[2]});
+  expect_full_precision("sparse_embedding_gradient", "values", op.values,
+                        {op.rows.shape[0], op.dy.shape[2]});
   expect_shape("sparse_embedding_gradient", "count", op.count, {1});
-  expect_full_precision("sparse_embedding_gradient", "values", op.values);
   expect_floating("sparse_embedding_gradient", "dy", op.dy);
   expect_dense_rows("sparse_embedding_gradient", op.values, op.dy);
   expect_slots("sparse_embedding_gradient", op.slots, op.rows, op.count);
@@ -82,10 +80,9 @@ void sparse_embedding_gradient(Context& context, const SparseEmbeddingGradient& 
 
 void sparse_embedding_join(Context& context, const SparseEmbeddingJoin& op) {
   expect_shape("sparse_embedding_join", "slots", op.slots, {op.dtable.shape[0]});
-  expect_shape("sparse_embedding_join", "values", op.values,
-               {op.rows.shape[0], op.dtable.shape[1]});
+  expect_shape("sparse_embedding_join", "values", op.values, {op.rows.shape[0], op.dtable.shape[1]},
+               op.dtable.dtype);
   expect_full_precision("sparse_embedding_join", "dtable", op.dtable);
-  expect_dtype("sparse_embedding_join", "values", op.values, op.dtable.dtype);
   expect_dense_rows("sparse_embedding_join", op.dtable, op.values);
   expect_slots("sparse_embedding_join", op.slots, op.rows, op.count);
   enqueue(context, op);

@@ -9,23 +9,20 @@ namespace {
 // What all updates have.
 template <typename Op>
 void expect_update(const char* name, const Op& op) {
-  expect_shape(name, "gradient", op.gradient, op.weight.shape);
-  expect_full_precision(name, "gradient", op.gradient);
+  expect_full_precision(name, "gradient", op.gradient, op.weight.shape);
   expect_full_precision(name, "weight", op.weight);
   if (op.storage) {
     expect_shape(name, "storage", op.storage, op.weight.shape);
     expect_floating(name, "storage", op.storage);
   }
   for (const Tensor* one : {&op.factor, &op.skip}) {
-    expect_shape(name, "a scalar", *one, {1});
-    expect_full_precision(name, "a scalar", *one);
+    expect_full_precision(name, "a scalar", *one, {1});
   }
   expect_contiguous(name, op.weight, op.storage, op.gradient);
 }
 
 void expect_state(const char* name, const Tensor& state, const Tensor& weight) {
-  expect_shape(name, "a state", state, weight.shape);
-  expect_full_precision(name, "a state", state);
+  expect_full_precision(name, "a state", state, weight.shape);
   expect_contiguous(name, state);
 }
 

@@ -15,8 +15,7 @@ void expect_block_grid(std::string_view op, const Tensor& blocks, const Tensor& 
                 x.shape.to_string());
   expect_full_precision(op, "x", x);
   expect_contiguous(op, x, blocks);
-  expect_shape(op, "the blocks", blocks, {sum_blocks(lead, x.count())});
-  expect_dtype(op, "the blocks", blocks, DType::kF64);
+  expect_shape(op, "the blocks", blocks, {sum_blocks(lead, x.count())}, DType::kF64);
 }
 
 }  // namespace
@@ -40,8 +39,7 @@ void zero_count(Context& context, const ZeroCount& op) {
 }
 
 void total(Context& context, const Total& op) {
-  expect_shape("total", "sum", op.sum, {1});
-  expect_dtype("total", "sum", op.sum, DType::kF64);
+  expect_shape("total", "sum", op.sum, {1}, DType::kF64);
   expect_dtype("total", "x", op.x, DType::kF64);
   expect_contiguous("total", op.x);
   enqueue(context, op);
@@ -49,8 +47,7 @@ void total(Context& context, const Total& op) {
 
 void gradient_factor(Context& context, const GradientFactor& op) {
   for (const Tensor* one : {&op.norm, &op.factor, &op.skip, &op.loss_scale}) {
-    expect_shape("gradient_factor", "a scalar", *one, {1});
-    expect_full_precision("gradient_factor", "a scalar", *one);
+    expect_full_precision("gradient_factor", "a scalar", *one, {1});
   }
   expect_dtype("gradient_factor", "square_sums", op.square_sums, DType::kF64);
   expect_contiguous("gradient_factor", op.square_sums);

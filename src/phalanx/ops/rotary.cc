@@ -100,8 +100,8 @@ OpCost cost(const Rotate& op) {
 }
 
 void rotary_table(Context& context, const RotaryTable& op) {
-  expect_shape("rotary_table", "table", op.table, {op.table.shape[0], op.rotary.dimensions});
-  expect_full_precision("rotary_table", "table", op.table);
+  expect_full_precision("rotary_table", "table", op.table,
+                        {op.table.shape[0], op.rotary.dimensions});
   expect_contiguous("rotary_table", op.table);
   enqueue(context, op);
 }
@@ -109,15 +109,12 @@ void rotary_table(Context& context, const RotaryTable& op) {
 void rotate(Context& context, const Rotate& op) {
   const Shape& shape = op.x.shape;
   PHALANX_CHECK(shape.rank() == 4 || shape.rank() == 5, "rotate: heads {}", shape.to_string());
-  expect_shape("rotate", "y", op.y, shape);
-  expect_shape("rotate", "position", op.position, {shape[0], shape[1]});
-  expect_shape("rotate", "table", op.table, {op.table.shape[0], op.table.shape[1]});
+  expect_shape("rotate", "y", op.y, shape, op.x.dtype);
+  expect_shape("rotate", "position", op.position, {shape[0], shape[1]}, DType::kI32);
+  expect_full_precision("rotate", "table", op.table, {op.table.shape[0], op.table.shape[1]});
   PHALANX_CHECK(op.table.shape[1] % 2 == 0 && op.table.shape[1] <= shape.back(),
                 "rotate: {} dimensions of heads of {}", op.table.shape[1], shape.back());
   expect_floating("rotate", "x", op.x);
-  expect_dtype("rotate", "y", op.y, op.x.dtype);
-  expect_dtype("rotate", "position", op.position, DType::kI32);
-  expect_full_precision("rotate", "table", op.table);
   expect_contiguous("rotate", op.table);
   expect_dense_last("rotate", op.x, op.y);
   enqueue(context, op);

@@ -167,7 +167,7 @@ std::vector<TileAccess> Optimizer::accesses() const {
 }
 
 void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment,
-                       std::span<const Tensor> tile) const {
+                       Tensors tile) const {
   constexpr std::size_t kGradient = 2;
   std::vector<Tensor> states;
   for (const Tensor& state : tile.subspan(kGradient + 1)) {

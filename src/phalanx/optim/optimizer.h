@@ -16,12 +16,12 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/gradient_store.h"
 #include "phalanx/data_parallel/parameter_store.h"
-#include "phalanx/optim/weight_rule.h"
+#include "phalanx/optim/optimizer_rule.h"
 
 namespace phalanx {
 
 struct OptimizerSettings {
-  WeightRule rule = {};
+  OptimizerRule rule = {};
   double clip_grad = 1.0;  // 0: no clipping
   bool count_zeros = false;
 };
@@ -90,7 +90,7 @@ class Optimizer {
   // Updates one segment, given its tile's tensors by accesses().
   std::vector<TileAccess> accesses() const;
   void update(Context& context, const StepInputs& inputs, const Segment& segment,
-              std::span<const Tensor> tile) const;
+              Tensors tile) const;
 
   const StateLayout& states() const { return parameters_->states(); }
 

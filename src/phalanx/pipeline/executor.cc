@@ -47,9 +47,18 @@ StepTimer receive_timer(bool forward) {
 }  // namespace
 
 nn::Weights StepServices::stale_weights(int version) {
-  PHALANX_CHECK(false, "weights of version {} were not kept", version);
-  return {};
+  throw InternalError("weights of version {} were not kept", version);
 }
+
+void StepServices::reduce_gradients(int chunk) {
+  throw InternalError("chunk {} has no gradients", chunk);
+}
+
+void StepServices::optimizer_step(int version) {
+  throw InternalError("nobody makes version {} of the weights", version);
+}
+
+void StepServices::gather_parameters() { throw InternalError("nobody updates parameters"); }
 
 Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
                    Communicator* pipeline, SavedPlans* plans, SavedFiles* files)
@@ -88,7 +97,7 @@ Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::B
                            : std::make_shared<const SavedPlan>(program_, tensors_);
 }
 
-std::span<const Tensor> Executor::place(int chunk, int microbatch, Arena& saved, Life life) {
+Tensors Executor::place(int chunk, int microbatch, Arena& saved, Life life) {
   const auto& tensors = tensors_[static_cast<std::size_t>(chunk)];
   auto& placed = placed_[static_cast<std::size_t>(chunk)];
   const auto offsets = plan_->offsets(chunk, microbatch);
@@ -279,7 +288,7 @@ void Executor::compute(const Action& action, nn::Pass& pass, Run& run) {
   }
 }
 
-void Executor::enter(const Action& action, std::span<const Tensor> tensors, Run& run) const {
+void Executor::enter(const Action& action, Tensors tensors, Run& run) const {
   const auto chunk = static_cast<std::size_t>(action.chunk);
   const bool is_forward = action.kind == ActionKind::kForward;
   const std::vector<std::size_t>& lent = lent_counts_[chunk];

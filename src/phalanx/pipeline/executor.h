@@ -32,12 +32,14 @@ class StepServices {
   virtual const nn::Batch& loaded(int microbatch) = 0;
   // The tensors to which the microbatch's losses are added.
   virtual std::span<const nn::LossTerm> losses(int microbatch) = 0;
+  // What an evaluation's program does not contain, and so these throw an InternalError by default.
   // The weights after `version` optimizer steps.
   virtual nn::Weights stale_weights(int version);
-  virtual void reduce_gradients(int chunk) = 0;
+  virtual void reduce_gradients(int chunk);
   // The step that makes this version of the weights.
-  virtual void optimizer_step(int version) = 0;
-  virtual void gather_parameters() = 0;
+  virtual void optimizer_step(int version);
+  virtual void gather_parameters();
+
   // In an evaluation: whether this microbatch and all later ones are left out.
   virtual bool is_given_up(int /*microbatch*/) { return false; }
   // The timers of a run; null: none.
@@ -67,7 +69,7 @@ struct StepSettings {
   TensorRegion region;
   bool training = true;
   nn::LossSettings loss;
-  std::span<const Tensor> constants = {};
+  Tensors constants = {};
 };
 
 class Executor {
@@ -123,7 +125,7 @@ class Executor {
   void compute(const Action& action, nn::Pass& pass, Run& run);
   // Announces a pass to the states that lend weights and gradients, and to the files of saved
   // tensors.
-  void enter(const Action& action, std::span<const Tensor> tensors, Run& run) const;
+  void enter(const Action& action, Tensors tensors, Run& run) const;
   static const nn::Batch& load(int microbatch, Run& run);
   void await_input(const Action& pass, Run& run);
   void await_send(const Action& action, Run& run);
@@ -133,7 +135,7 @@ class Executor {
   // The saved tensors of a microbatch on a chunk, valid until the next call. kSecond: tensors that
   // are kept in files are at the place of their second life.
   enum class Life : std::uint8_t { kFirst, kSecond };
-  std::span<const Tensor> place(int chunk, int microbatch, Arena& saved, Life life = Life::kFirst);
+  Tensors place(int chunk, int microbatch, Arena& saved, Life life = Life::kFirst);
   const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
   // By action: whether it adds the last weight gradient of its chunk before a reduction.
   std::vector<bool> completing_actions() const;

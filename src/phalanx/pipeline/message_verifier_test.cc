@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/schedules/test_support.h"
+#include "phalanx/pipeline/schedules/test_vectors.h"
 #include "phalanx/pipeline/test_support.h"
 #include "phalanx/pipeline/verifier.h"
 
@@ -26,20 +27,12 @@ std::string fault_of(const std::vector<Program>& programs, Transport transport, 
   return message_fault(programs, transport, capacity).value_or("");
 }
 
-// The expected result for a schedule whose receives stand just before the pass that reads them:
-// whether channels match, the least capacity of a buffered transport, and whether it completes with
-// a queue for each rank, each peer, each direction, and with groups.
-struct AtConsumer {
-  const char* kind;
-  int capacity;  // kMismatch: the k-th message sent is not the k-th expected
-  bool rank_queue, peer_queue, direction_queue, grouped;
-};
-constexpr int kMismatch = -1;
-
-void check_at_consumer(const AtConsumer& row, int ranks, int microbatches) {
-  SCOPED_TRACE(testing::Message() << row.kind << " on " << ranks);
-  const auto programs = lower_at_consumer(schedule_of(row.kind, ranks, microbatches));
-  if (row.capacity == kMismatch) {
+void check_at_consumer(const ExpectedSchedule& expected, int ranks, int microbatches,
+                       const ReceivesAtConsumer& row) {
+  SCOPED_TRACE(testing::Message() << expected.kind << " on " << ranks);
+  const auto programs =
+      lower_at_consumer(schedule_of(expected.kind, ranks, microbatches, expected.chunks));
+  if (row.capacity == ReceivesAtConsumer::kMismatch) {
     for (const Transport transport : kTransports) {
       EXPECT_THAT(fault_of(programs, transport, 99), HasSubstr("is expected"));
     }
@@ -57,43 +50,12 @@ void check_at_consumer(const AtConsumer& row, int ranks, int microbatches) {
   EXPECT_EQ(fault_of(programs, Transport::kGrouped).empty(), row.grouped);
 }
 
+// With two ranks both neighbours are the same rank.
 TEST(MessageFault, ReceivesJustBeforeTheirPass) {
-  constexpr AtConsumer kOnFourRanks[] = {
-      {"naive", 0, true, true, true, true},
-      {"gpipe", 0, true, true, true, true},
-      {"1f1b", 1, false, false, true, true},
-      {"eager-1f1b", 1, false, false, true, true},
-      {"zb-h1", 1, false, false, true, true},
-      {"chimera", 1, false, false, true, true},
-      {"zb-h2", 1, false, false, true, false},
-      {"interleaved", 1, false, false, true, false},
-      {"zb-interleaved", 2, false, false, true, false},
-      {"looped-bfs", 2, false, true, true, false},
-      {"dualpipe", 2, false, false, true, false},
-      {"backward-first", 3, false, false, true, false},
-      {"zb-v", kMismatch, false, false, false, false},
-      {"hanayo", kMismatch, false, false, false, false},
-      {"dualpipe-v", kMismatch, false, false, false, false},
-  };
-  for (const AtConsumer& row : kOnFourRanks) check_at_consumer(row, 4, 8);
-  // With two ranks both neighbours are the same rank.
-  constexpr AtConsumer kOnTwoRanks[] = {
-      {"naive", 0, true, true, true, true},
-      {"gpipe", 0, true, true, true, true},
-      {"1f1b", 1, false, false, true, true},
-      {"zb-h1", 1, false, false, true, true},
-      {"chimera", 1, false, false, true, true},
-      {"zb-h2", 1, false, false, true, false},
-      {"interleaved", 2, false, false, true, false},
-      {"zb-interleaved", kMismatch, false, false, false, false},
-      {"looped-bfs", 2, false, false, true, false},
-      {"dualpipe", 2, false, false, true, false},
-      {"backward-first", kMismatch, false, false, false, false},
-      {"zb-v", kMismatch, false, false, false, false},
-      {"hanayo", kMismatch, false, false, false, false},
-      {"dualpipe-v", 2, false, false, true, false},
-  };
-  for (const AtConsumer& row : kOnTwoRanks) check_at_consumer(row, 2, 4);
+  for (const ExpectedSchedule& expected : kExpectedSchedules) {
+    check_at_consumer(expected, 4, 8, expected.on_4_ranks);
+    check_at_consumer(expected, 2, 4, expected.on_2_ranks);
+  }
 }
 
 TEST(MessageFault, TheOrderOfTheReplayGetsThroughEverywhere) {

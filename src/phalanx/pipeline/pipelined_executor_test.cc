@@ -171,10 +171,10 @@ Results results_of_one_rank(const GptConfig& config) {
 std::vector<Schedule> schedules_on(int ranks) {
   std::vector<Schedule> schedules;
   for (const ScheduleKind& kind : schedule_kinds()) {
-    const ScheduleRequest request{
-        .ranks = ranks, .microbatches = kMicrobatches, .costs = {}, .memory_limit = {}};
-    if (kind.placement(request).directions() > 1) continue;
-    schedules.push_back(make_schedule(kind.name, request));
+    if (kind.directions() > 1) continue;
+    schedules.push_back(make_schedule(
+        kind.name,
+        {.ranks = ranks, .microbatches = kMicrobatches, .costs = {}, .memory_limit = {}}));
   }
   return schedules;
 }

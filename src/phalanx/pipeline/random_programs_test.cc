@@ -27,7 +27,7 @@ constexpr int kUnitsPerStage = 2;
 
 // The name of a tensor as a number: of the activation after unit `u` (counted through the model),
 // or of its gradient.
-float name_of(Payload payload, int u, std::int64_t microbatch) {
+float tensor_name(Payload payload, int u, std::int64_t microbatch) {
   return static_cast<float>(10000 * static_cast<int>(payload) + 100 * u) +
          static_cast<float>(microbatch);
 }
@@ -48,7 +48,7 @@ class NamingUnit final : public nn::Unit {
                const nn::Saved& /*saved*/) const override {
     expect_inputs(pass, inputs);
     for (const Tensor& output : outputs) {
-      write(output, name_of(Payload::kActivation, number_, microbatch(pass)));
+      write(output, tensor_name(Payload::kActivation, number_, microbatch(pass)));
     }
   }
   void backward_input(nn::Pass& pass, std::span<const Tensor> inputs,
@@ -57,10 +57,10 @@ class NamingUnit final : public nn::Unit {
                       const nn::Saved& /*saved*/) const override {
     expect_inputs(pass, inputs);
     for (const Tensor& gradient : output_gradients) {
-      expect(gradient, name_of(Payload::kGradient, number_, microbatch(pass)));
+      expect(gradient, tensor_name(Payload::kGradient, number_, microbatch(pass)));
     }
     for (const Tensor& gradient : input_gradients) {
-      write(gradient, name_of(Payload::kGradient, number_ - 1, microbatch(pass)));
+      write(gradient, tensor_name(Payload::kGradient, number_ - 1, microbatch(pass)));
     }
   }
   void backward_weight(nn::Pass& pass, std::span<const Tensor> inputs, const nn::Saved& /*saved*/,
@@ -74,7 +74,7 @@ class NamingUnit final : public nn::Unit {
   }
   void expect_inputs(const nn::Pass& pass, std::span<const Tensor> inputs) const {
     for (const Tensor& input : inputs) {
-      expect(input, name_of(Payload::kActivation, number_ - 1, microbatch(pass)));
+      expect(input, tensor_name(Payload::kActivation, number_ - 1, microbatch(pass)));
     }
   }
   int number_;

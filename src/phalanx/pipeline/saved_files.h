@@ -61,7 +61,7 @@ class SavedFiles final : public nn::UnitHooks {
     int slot = 0;
     bool forward = true;
     std::span<const OffloadedTensor> offloaded;
-    std::span<const Tensor> tensors;
+    Tensors tensors;
   };
   void enter(const Entry& entry);
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;

@@ -1,7 +1,7 @@
 #pragma once
 // A schedule: for every rank of a pipeline the list of its passes, with the places where gradients
 // are reduced and weights updated. The generators are in schedules/, a file for each family, and
-// the table of kinds in schedules/kinds.cc.
+// the table of kinds in schedules/schedule_table.cc.
 
 #include <cstdint>
 #include <optional>
@@ -50,7 +50,7 @@ struct ScheduleRequest {
   int microbatches = 1;
   int chunks = 0;      // of a rank; 0: as many as the kind has, or 2 if it can have any number
   int split = 0;       // the first rank of a decoder, of one stage on every rank; 0: one stack
-  int group_size = 0;  // interleaved kinds: microbatches that go through a chunk together;
+  int group_size = 0;  // microbatches that go through a chunk together, where the kind takes it;
                        // 0: the kind's own choice
   int microbatches_per_update = 0;  // kDoubleBuffered; 0: one for each rank
   Costs costs = {};                 // auto: for which it searches
@@ -69,11 +69,15 @@ struct ScheduleKind {
   // Why it cannot run an encoder and a decoder, which have a stage on every rank and share some
   // parameters between ranks; empty: it can.
   std::string_view split_obstacle = {};
+  bool takes_group_size = false;  // ScheduleRequest::group_size
+
+  // Copies of the model. A schedule of two cannot be trained with.
+  int directions() const { return placement({.ranks = 2}).directions(); }
 };
 
 // In the order of messages and help texts.
 std::span<const ScheduleKind> schedule_kinds();
-// Their names in this order: the choices of flags.
+// Their names in this order: the choices of flags. The compiler compares them with the table.
 inline constexpr std::string_view kScheduleNames =
     "naive gpipe 1f1b eager-1f1b interleaved looped-bfs zb-h1 zb-h2 zb-v zb-interleaved hanayo "
     "dualpipe dualpipe-v chimera backward-first pipedream pipedream-2bw auto";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/message_verifier.h"
 #include "phalanx/pipeline/schedule.h"
@@ -34,9 +35,9 @@ Costs uneven(int ranks, int split) {
   return costs;
 }
 
-TEST(SplitSchedules, TheSevenKindsOfOneStage) {
-  EXPECT_THAT(split_kinds(), testing::ElementsAre("naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1",
-                                                  "zb-h2", "backward-first"));
+TEST(SplitSchedules, TheKindsOfOneStage) {
+  EXPECT_THAT(split_kinds(), testing::IsSupersetOf({"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1",
+                                                    "zb-h2", "backward-first"}));
 }
 
 TEST(SplitSchedules, AreSoundForEverySplit) {
@@ -84,12 +85,7 @@ TEST(SplitSchedules, ShowTheImbalance) {
 }
 
 std::string message_of(std::string_view kind, const ScheduleRequest& request) {
-  try {
-    make_schedule(kind, request);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { make_schedule(kind, request); });
 }
 
 TEST(SplitSchedules, RefuseWhatHasNoOneStageOnEveryRank) {

@@ -15,7 +15,7 @@ std::uint64_t key_of(const Action& action) {
 }  // namespace
 
 Work StageMessages::begin(Context& context, const TensorRegion& region, const Action& action,
-                          PointToPoint::Direction direction, std::span<const Tensor> streams) {
+                          PointToPoint::Direction direction, Tensors streams) {
   std::vector<PointToPoint> messages;
   for (const Tensor& stream : streams) {
     messages.push_back({direction, action.peer, key_of(action),
@@ -25,13 +25,13 @@ Work StageMessages::begin(Context& context, const TensorRegion& region, const Ac
 }
 
 void StageMessages::send(Context& context, const TensorRegion& region, const Action& action,
-                         std::span<const Tensor> streams) {
+                         Tensors streams) {
   sends_.insert_or_assign({action.payload, action.chunk, action.microbatch},
                           begin(context, region, action, PointToPoint::Direction::kSend, streams));
 }
 
 void StageMessages::receive(Context& context, const TensorRegion& region, const Action& action,
-                            std::span<const Tensor> streams) {
+                            Tensors streams) {
   Receive receive{
       .work = begin(context, region, action, PointToPoint::Direction::kReceive, streams),
       .streams = {}};

@@ -24,10 +24,8 @@ class StageMessages {
   explicit StageMessages(Communicator* pipeline) : pipeline_(pipeline) {}
 
   // Begins the message of the action; its streams belong to it until it has been waited for.
-  void send(Context& context, const TensorRegion& region, const Action& action,
-            std::span<const Tensor> streams);
-  void receive(Context& context, const TensorRegion& region, const Action& action,
-               std::span<const Tensor> streams);
+  void send(Context& context, const TensorRegion& region, const Action& action, Tensors streams);
+  void receive(Context& context, const TensorRegion& region, const Action& action, Tensors streams);
 
   // Wait, if there is something to wait for: until the streams of a send are free again; until the
   // streams of a receive are there; until the input of a pass is there.
@@ -49,7 +47,7 @@ class StageMessages {
   };
 
   Work begin(Context& context, const TensorRegion& region, const Action& action,
-             PointToPoint::Direction direction, std::span<const Tensor> streams);
+             PointToPoint::Direction direction, Tensors streams);
   static Id input_of(const Action& pass);
   void finish_receive(Context& context, const TensorRegion& region, const Id& id);
 

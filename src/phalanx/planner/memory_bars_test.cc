@@ -32,9 +32,7 @@ std::vector<Part> parts_of(const std::string& svg) {
 }
 
 TEST(MemoryBars, LengthsAreThePlansBytes) {
-  TrainConfig c = planned_config(4);
-  c.layout.zero_stage = 3;
-  c.layout.zero_persistence_threshold = 100;
+  TrainConfig c = with_flags(planned_config(4), "--zero-stage 3 --zero-persistence-threshold 100");
   const std::vector<MemoryBar> bars = memory_bars(planned(c), "");
   ASSERT_EQ(bars.size(), 1U);
   EXPECT_EQ(bars[0].ranks, "each of 4 ranks");
@@ -91,9 +89,8 @@ TEST(MemoryBars, RunsAreOnOneScale) {
 }
 
 TEST(MemoryBars, RanksThatDifferHaveBarsOfTheirOwn) {
-  TrainConfig c = planned_config(8);
-  c.layout.pipeline_model_parallel_size = 2;
-  c.layout.tensor_model_parallel_size = 2;
+  TrainConfig c = with_flags(planned_config(8),
+                             "--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2");
   const std::vector<MemoryBar> bars = memory_bars(planned(c), "");
   std::vector<std::string> ranks;
   for (const MemoryBar& bar : bars) ranks.push_back(bar.ranks);

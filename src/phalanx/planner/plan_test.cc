@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/rules/resolve.h"
 
@@ -30,8 +31,7 @@ TrainConfig config(std::int64_t world, std::int64_t tensor) {
   c.model.num_attention_heads = 8;
   c.model.max_position_embeddings = kPositions;
   c.data.seq_length = kPositions;
-  c.layout.micro_batch_size = 2;
-  c.layout.threads_per_rank = 1;
+  set_flags(c, "--micro-batch-size 2 --threads-per-rank 1");
   c.layout.world_size = world;
   c.layout.tensor_model_parallel_size = tensor;
   return c;
@@ -68,8 +68,7 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> messages(const Json
 
 // A plan for a named target is the plan of a machine that computes with it, and no other target's.
 TEST(Plan, OfANamedTargetIsThatOfItsMachine) {
-  TrainConfig c = config(1, 1);
-  c.model.hidden_size = 768;
+  TrainConfig c = with_flags(config(1, 1), "--hidden-size 768");
   std::set<std::int64_t> workspaces;
   for (const cpu::Target target : cpu::targets_of_build()) {
     const auto named = [&](const cpu::Caches& caches) {
@@ -87,8 +86,7 @@ TEST(Plan, OfANamedTargetIsThatOfItsMachine) {
 }
 
 TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
-  TrainConfig c = config(8, 2);
-  c.layout.use_distributed_optimizer = true;
+  TrainConfig c = with_flags(config(8, 2), "--use-distributed-optimizer");
   const Json document = json_of(plan(c));
   EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "batch_sizes",
                                                       "cpu_target", "ranks"}));
@@ -162,8 +160,7 @@ TEST(Plan, TensorParallelRanksShareTheParameters) {
 }
 
 TEST(Plan, ShardsShareTheOptimizer) {
-  TrainConfig c = config(8, 1);
-  c.model.bf16 = true;
+  TrainConfig c = with_flags(config(8, 1), "--bf16");
   const Json whole = json_of(plan(c)).at("ranks").at(3).at("bytes");
   c.layout.use_distributed_optimizer = true;
   const Json part = json_of(plan(c)).at("ranks").at(3).at("bytes");
@@ -177,8 +174,7 @@ TEST(Plan, ShardsShareTheOptimizer) {
 
 // Of a step with two microbatches: what each layer sends, and the gradients once.
 TEST(Plan, CountsTheMessagesOfAStep) {
-  TrainConfig c = config(4, 2);
-  c.layout.global_batch_size = 8;
+  TrainConfig c = with_flags(config(4, 2), "--global-batch-size 8");
   const auto plain = messages(json_of(plan(c)).at("ranks").at(0));
   ASSERT_TRUE(plain.contains("tp all_reduce"));
   ASSERT_TRUE(plain.contains("dp all_reduce"));
@@ -189,8 +185,7 @@ TEST(Plan, CountsTheMessagesOfAStep) {
   EXPECT_GE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 1) * stream);
   EXPECT_LE(plain.at("tp all_reduce").second, 2 * (4 * kLayers + 3) * stream);
 
-  c.layout.sequence_parallel = true;
-  c.layout.use_distributed_optimizer = true;
+  set_flags(c, "--sequence-parallel --use-distributed-optimizer");
   const Json rank = json_of(plan(c)).at("ranks").at(0);
   const auto sharded = messages(rank);
   EXPECT_TRUE(sharded.contains("tp all_gather"));
@@ -209,9 +204,8 @@ TEST(Plan, CountsTheMessagesOfAStep) {
 // Of a run whose batch changes: the most of all programs, and which that is.
 // By rank: two chunks in a V, so that the first has both ends.
 TEST(Plan, SaysWhatEveryStageHas) {
-  TrainConfig c = config(2, 1);
-  c.layout.pipeline_model_parallel_size = 2;
-  c.layout.pipeline_schedule = "zb-v";
+  TrainConfig c =
+      with_flags(config(2, 1), "--pipeline-model-parallel-size 2 --pipeline-schedule zb-v");
   const RunPlan found = plan(c);
   const Json document = json_of(found);
   EXPECT_EQ(document.at("model").at("family"), "gpt");
@@ -226,9 +220,8 @@ TEST(Plan, SaysWhatEveryStageHas) {
 }
 
 TEST(Plan, SaysWhichProgramIsTheLargest) {
-  TrainConfig c = config(4, 1);
-  c.layout.pipeline_model_parallel_size = 4;
-  c.layout.global_batch_size = 16;
+  TrainConfig c =
+      with_flags(config(4, 1), "--pipeline-model-parallel-size 4 --global-batch-size 16");
   const Json constant = json_of(plan(c));
   EXPECT_EQ(constant.at("batch_sizes"),
             Json::parse(R"([{"samples": 0, "global_batch_size": 16}])"));
@@ -255,24 +248,13 @@ TEST(Plan, SaysWhichProgramIsTheLargest) {
 
 // GPT-3 (175 billion parameters) on 1,024 ranks; 96 (12 h^2 + 13 h) + (51,200 + 2,048 + 2) h.
 TEST(Plan, LargeModelsOnManyRanks) {
-  TrainConfig c;
-  c.model.num_layers = 96;
-  c.model.hidden_size = 12288;
-  c.model.num_attention_heads = 96;
-  c.model.max_position_embeddings = 2048;
-  c.data.seq_length = 2048;
-  c.layout.micro_batch_size = 1;
-  c.layout.global_batch_size = 1536;
-  c.layout.threads_per_rank = 1;
-  c.layout.world_size = 1024;
-  c.layout.tensor_model_parallel_size = 8;
-  c.layout.sequence_parallel = true;
-  c.model.bf16 = true;
-  c.layout.use_distributed_optimizer = true;
-  c.layout.overlap_grad_reduce = true;
-  c.layout.overlap_param_gather = true;
-  c.layout.recompute_granularity = "selective";
-  c.model.attention_backend = "unfused";
+  TrainConfig c = with_flags(
+      {},
+      "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --max-position-embeddings 2048 "
+      "--seq-length 2048 --micro-batch-size 1 --global-batch-size 1536 --threads-per-rank 1 "
+      "--world-size 1024 --tensor-model-parallel-size 8 --sequence-parallel --bf16 "
+      "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather "
+      "--recompute-granularity selective --attention-backend unfused");
   const RunPlan found = plan(c, 51200);
   const Json document = json_of(found);
   constexpr std::int64_t kParameters = 174615846912;

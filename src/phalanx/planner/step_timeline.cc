@@ -126,7 +126,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
     }
     under_way_.erase(found);
   }
-  void lets_go(int group) override {
+  void frees_weights(int group) override {
     const auto found = whole_.find(group);
     if (found == whole_.end()) return;
     timeline_.moves[found->second].end = now_;

@@ -122,10 +122,8 @@ TEST(StepTimeline, EveryMessageOfThePlanIsThere) {
 }
 
 TEST(StepTimeline, SumsOfWholeGradientsBeginWithTheLastMicrobatch) {
-  TrainConfig c = shared_config(1);
-  c.layout.overlap_grad_reduce = true;
-  c.layout.overlap_param_gather = true;
-  c.layout.ddp_bucket_size = 40'000;
+  TrainConfig c = with_flags(
+      shared_config(1), "--overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 40000");
   const StepTimeline timeline = step_timeline(planned(c));
   const auto last =
       std::ranges::find(timeline.passes, kMicrobatches - 1, &StepTimeline::Pass::microbatch);
@@ -147,8 +145,7 @@ TEST(StepTimeline, SumsOfWholeGradientsBeginWithTheLastMicrobatch) {
 }
 
 TEST(StepTimeline, CopiesOfTheStatesAreSummedBeforeTheUpdate) {
-  TrainConfig c = shared_config(2, 4);
-  c.layout.num_distributed_optimizer_instances = 2;
+  TrainConfig c = with_flags(shared_config(2, 4), "--num-distributed-optimizer-instances 2");
   const StepTimeline timeline = step_timeline(planned(c));
   EXPECT_GT(count(timeline, StateMove::kReplicaSum), 0);
   for (const Move& move : timeline.moves) {
@@ -161,9 +158,8 @@ TEST(StepTimeline, CopiesOfTheStatesAreSummedBeforeTheUpdate) {
 // Transfers have the plan's counts and bytes, by file and op; the plan counts them in another way.
 TEST(StepTimeline, EveryTransferOfThePlanIsThere) {
   for (const std::int64_t world : {1, 4}) {
-    TrainConfig c = shared_config(3, world);
-    c.layout.offload_optimizer_to = "/nowhere";
-    c.layout.offload_parameters_to = "/nowhere";
+    TrainConfig c = with_flags(shared_config(3, world),
+                               "--offload-optimizer-to /nowhere --offload-parameters-to /nowhere");
     const RunPlan plan = planned(c);
     const StepTimeline timeline = step_timeline(plan);
     std::map<TransferTotals::Key, TransferTotals::Total> found;
@@ -182,10 +178,9 @@ TEST(StepTimeline, EveryTransferOfThePlanIsThere) {
 }
 
 TEST(StepTimeline, RecomputedPassesAreToldApart) {
-  TrainConfig c = shared_config(3);
-  c.layout.recompute_granularity = "full";
-  c.layout.recompute_method = "uniform";
-  c.layout.recompute_num_layers = 2;
+  TrainConfig c = with_flags(
+      shared_config(3),
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2");
   const StepTimeline timeline = step_timeline(planned(c));
   EXPECT_EQ(std::ranges::count(timeline.passes, PassKind::kRecompute, &StepTimeline::Pass::kind),
             4 * kMicrobatches);
@@ -194,8 +189,7 @@ TEST(StepTimeline, RecomputedPassesAreToldApart) {
 
 TEST(StepTimeline, WhatCannotBeDrawnIsRefused) {
   const auto draw = [](const TrainConfig& c) { return [=] { step_timeline(planned(c)); }; };
-  TrainConfig pipeline = planned_config(4);
-  pipeline.layout.pipeline_model_parallel_size = 2;
+  TrainConfig pipeline = with_flags(planned_config(4), "--pipeline-model-parallel-size 2");
   EXPECT_THAT(draw(pipeline), testing::ThrowsMessage<ConfigError>(
                                   HasSubstr("--pipeline-model-parallel-size 2: phalanx schedule")));
   TrainConfig longer = shared_config(0);

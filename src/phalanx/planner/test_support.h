@@ -1,6 +1,7 @@
 #pragma once
 // A small model to plan.
 
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/planner/plan.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -8,14 +9,10 @@
 namespace phalanx {
 
 inline TrainConfig planned_config(std::int64_t world) {
-  TrainConfig c;
-  c.model.num_layers = 4;
-  c.model.hidden_size = 64;
-  c.model.num_attention_heads = 8;
-  c.model.max_position_embeddings = 32;
-  c.data.seq_length = 32;
-  c.layout.micro_batch_size = 2;
-  c.layout.threads_per_rank = 1;
+  TrainConfig c = with_flags(
+      {},
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --max-position-embeddings 32 "
+      "--seq-length 32 --micro-batch-size 2 --threads-per-rank 1");
   c.layout.world_size = world;
   return c;
 }

@@ -6,7 +6,7 @@
 namespace phalanx {
 namespace {
 
-// Lets the family's scores count after every forward pass of a unit.
+// Counts the family's scores after every forward pass of a unit.
 class ScoreCounting final : public nn::UnitHooks {
  public:
   ScoreCounting(const EvaluationScores& scores, Context& context, std::span<double> counts)
@@ -79,15 +79,5 @@ void EvaluationRun::sum_score_counts() {
 bool EvaluationRun::is_given_up(int microbatch) {
   return stop_ && stop_->is_given_up(context(), microbatch);
 }
-
-void EvaluationRun::reduce_gradients(int /*chunk*/) {
-  throw InternalError("an evaluation has no gradients");
-}
-
-void EvaluationRun::optimizer_step(int /*version*/) {
-  throw InternalError("an evaluation makes no update");
-}
-
-void EvaluationRun::gather_parameters() { throw InternalError("an evaluation makes no update"); }
 
 }  // namespace phalanx

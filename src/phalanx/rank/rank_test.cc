@@ -23,8 +23,7 @@ namespace {
 class RankTest : public RunTest {
  protected:
   TrainConfig resolved(const Layout& layout) const {
-    TrainConfig c = config("");
-    c.layout.micro_batch_size = 1;
+    TrainConfig c = with_flags(config(""), "--micro-batch-size 1");
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;
@@ -32,14 +31,10 @@ class RankTest : public RunTest {
 
   // Four layers; the pipeline is drained every two iterations.
   TrainConfig asynchronous(const Layout& layout) const {
-    TrainConfig c = config("");
-    c.model.num_layers = 4;
-    c.layout.micro_batch_size = 1;
-    c.model.untie_embeddings_and_output_weights = true;
-    c.optimizer.clip_grad = 0.0;
-    c.layout.pipeline_drain_interval = 2;
-    c.run.eval_interval = 0;
-    c.run.train_iters = 3;
+    TrainConfig c =
+        with_flags(config(""),
+                   "--num-layers 4 --micro-batch-size 1 --untie-embeddings-and-output-weights "
+                   "--clip-grad 0 --pipeline-drain-interval 2 --eval-interval 0 --train-iters 3");
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;
@@ -93,10 +88,8 @@ TEST_F(RankTest, EveryRankKnowsTheStepsNumbers) {
 // zeros of the whole model: the same bits as one rank.
 TEST_F(RankTest, EveryStageKnowsTheStepsNumbers) {
   const auto first = [&](const Layout& layout) {
-    TrainConfig c = config("");
-    c.model.num_layers = 4;
-    c.layout.micro_batch_size = 1;
-    c.optimizer.log_num_zeros_in_grad = true;
+    TrainConfig c =
+        with_flags(config(""), "--num-layers 4 --micro-batch-size 1 --log-num-zeros-in-grad");
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return first_step(c);
@@ -135,10 +128,11 @@ TEST_F(RankTest, EveryStageKnowsAnEvaluation) {
   const StepResult expected = first_evaluation(asynchronous({})).front();
   EXPECT_GT(expected.loss(), 1.0);
   EXPECT_EQ(expected.tokens(), 4.0 * 24.0);
-  for (const Layout& layout : {Layout{.pipeline = 4}, Layout{.pipeline = 2, .schedule = "zb-v"},
-                               Layout{.pipeline = 2, .schedule = "looped-bfs"},
-                               Layout{.pipeline = 4, .schedule = "pipedream"},
-                               Layout{.pipeline = 4, .schedule = "pipedream-2bw"}}) {
+  std::vector<Layout> layouts = {{.pipeline = 4}, {.pipeline = 4, .schedule = "pipedream"}};
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    if (kind.directions() == 1) layouts.push_back({.pipeline = 2, .schedule = kind.name});
+  }
+  for (const Layout& layout : layouts) {
     for (const StepResult& result : first_evaluation(asynchronous(layout))) {
       EXPECT_EQ(result.loss(), expected.loss()) << layout.schedule;
       EXPECT_EQ(result.tokens(), expected.tokens()) << layout.schedule;
@@ -164,9 +158,7 @@ TEST_F(RankTest, KeepsTheWeightsThatAreRead) {
 
 // With one microbatch the mean over all tokens equals the mean of means, masked tokens or not.
 TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
-  TrainConfig c = config("");
-  c.layout.micro_batch_size = 4;
-  c.data.eod_mask_loss = true;
+  TrainConfig c = with_flags(config(""), "--micro-batch-size 4 --eod-mask-loss");
   resolve(c, true);
   const StepResult token = first_step(c).front();
   c.optimizer.loss_average = "microbatch";
@@ -181,11 +173,9 @@ TEST_F(RankTest, AveragesOfOneMicrobatchAgree) {
 // Gradients of key biases are sums of rounding errors around zero, and some may be exactly zero.
 TEST_F(RankTest, CountsZeroGradients) {
   const auto counted = [&](const Layout& layout) {
-    TrainConfig c = config("");
-    c.layout.micro_batch_size = 1;
-    c.model.untie_embeddings_and_output_weights = true;
-    c.model.max_position_embeddings = 40;
-    c.optimizer.log_num_zeros_in_grad = true;
+    TrainConfig c = with_flags(config(""),
+                               "--micro-batch-size 1 --untie-embeddings-and-output-weights "
+                               "--max-position-embeddings 40 --log-num-zeros-in-grad");
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;
@@ -219,13 +209,10 @@ TEST_F(RankTest, CountsZeroGradients) {
 // norms.
 TEST_F(RankTest, CountsRowsOfSeveralRanksOnce) {
   const auto counted = [&](const Layout& layout) {
-    TrainConfig c = config("");
-    c.layout.micro_batch_size = 1;
-    c.model.untie_embeddings_and_output_weights = true;
-    c.model.group_query_attention = true;
-    c.model.num_query_groups = 1;
-    c.optimizer.log_num_zeros_in_grad = true;
-    c.optimizer.log_params_norm = true;
+    TrainConfig c = with_flags(
+        config(""),
+        "--micro-batch-size 1 --untie-embeddings-and-output-weights --group-query-attention "
+        "--num-query-groups 1 --log-num-zeros-in-grad --log-params-norm");
     c = with_layout(std::move(c), layout);
     resolve(c, true);
     return c;

@@ -17,8 +17,7 @@ using testing::HasSubstr;
 class ReadingAheadTest : public RunTest {
  protected:
   TrainConfig config(const std::string& save, std::int64_t workers) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
+    TrainConfig c = with_flags(RunTest::config(save), "--micro-batch-size 1");
     c.model.attention_dropout = c.model.hidden_dropout = 0.1;
     c.data.num_workers = workers;
     return c;
@@ -34,15 +33,10 @@ class ReadingAheadTest : public RunTest {
 // With growing batches, iterations that are left out, and evaluations in between.
 TEST_F(ReadingAheadTest, ThreadsDecideNoBit) {
   const auto run = [&](const std::string& save, std::int64_t workers) {
-    TrainConfig c = config(save, workers);
-    c.layout.global_batch_size = 12;
-    c.layout.rampup_batch_size = {"4", "4", "24"};
-    c.run.train_iters = 0;
-    c.run.train_samples = 60;
-    c.optimizer.lr_warmup_iters = 0;
-    c.run.eval_iters = 2;
-    c.run.iterations_to_skip = {"2", "5"};
-    train(c);
+    train(with_flags(
+        config(save, workers),
+        "--global-batch-size 12 --rampup-batch-size 4 4 24 --train-iters 0 --train-samples 60 "
+        "--lr-warmup-iters 0 --eval-iters 2 --iterations-to-skip 2 5"));
   };
   run("none", 0);
   for (const int workers : {1, 2, 5}) {
@@ -82,23 +76,15 @@ TEST_F(ReadingAheadTest, ASpoiltSampleEndsTheIterationThatNeedsIt) {
   for (const int workers : {0, 2}) {
     TrainConfig c = config("failed", workers);
     c.data.data_path = {path("spoilt")};
-    c.data.data_order = "sequential";
-    c.run.eval_iters = 0;
-    try {
-      pretrain(c);
-      FAIL() << "it ended well";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kBadData);
-      EXPECT_THAT(error.what(), HasSubstr("60000"));
-      EXPECT_THAT(error.what(), HasSubstr("spoilt"));
-    }
+    set_flags(c, "--data-order sequential --eval-iters 0");
+    EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { pretrain(c); }),
+                testing::AllOf(HasSubstr("60000"), HasSubstr("spoilt")));
     EXPECT_EQ(losses("failed").size(), 1U);
   }
 }
 
 TEST_F(ReadingAheadTest, TakesAGlobalBatchAndAFewForEvaluations) {
-  TrainConfig c = config("", 2);
-  c.layout.global_batch_size = 32;
+  TrainConfig c = with_flags(config("", 2), "--global-batch-size 32");
   resolve(c, true);
   const BatchSchema schema = gpt_batch_schema(24);
   const std::int64_t microbatch = 24 * (8 + 6 * 4);
@@ -113,9 +99,8 @@ TEST_F(ReadingAheadTest, TakesAGlobalBatchAndAFewForEvaluations) {
   c.layout.global_batch_size = 1;
   EXPECT_EQ(reading_ahead(c, false).ahead, 1);
   // The largest batch counts, wherever it is in the run.
-  TrainConfig falling = config("", 2);
-  falling.layout.global_batch_size = 0;
-  falling.layout.step_batch_size_schedule = {"0:2", "48:48", "4800:8"};
+  TrainConfig falling = with_flags(
+      config("", 2), "--global-batch-size 0 --step-batch-size-schedule 0:2 48:48 4800:8");
   resolve(falling, true);
   EXPECT_EQ(reading_ahead(falling, true).ahead, 48);
 }

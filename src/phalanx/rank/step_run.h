@@ -89,9 +89,6 @@ class EvaluationRun final : public StepRun {
   std::optional<StepResult> run();
   void rehearse();
 
-  void reduce_gradients(int chunk) override;
-  void optimizer_step(int version) override;
-  void gather_parameters() override;
   bool is_given_up(int microbatch) override;
 
  private:

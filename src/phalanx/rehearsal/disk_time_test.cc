@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -34,13 +35,9 @@ TEST(DiskTime, RatesAreTwoNumbersAboveZero) {
   EXPECT_EQ(rates->written, 0.25e9);
   for (const char* wrong : {"1.5", "1.5,", ",1.5", ",", "0,1", "1,0", "-1,2", "1,-2", "nan,1",
                             "1,inf", "1,2,3", "1,2 ", "1;2", "1 2", "fast,slow"}) {
-    try {
-      disk_rates(with(wrong));
-      ADD_FAILURE() << wrong;
-    } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr(std::string("--disk-bandwidth ") + wrong + ": "),
-                                      HasSubstr("bench disk")));
-    }
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { disk_rates(with(wrong)); }),
+        AllOf(HasSubstr(std::string("--disk-bandwidth ") + wrong + ": "), HasSubstr("bench disk")));
   }
 }
 

@@ -34,21 +34,18 @@ TrainConfig config_of(std::int64_t world) {
 
 std::string refusal(const TrainConfig& config, const std::vector<RankPlan>& plans,
                     std::int64_t available) {
-  try {
+  return error_of<ConfigError>([&] {
     check_memory(config, plans, process_bytes(plans), static_cast<int>(config.layout.world_size),
                  {available, "memory.max of cgroup /job"});
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(MemoryCheck, AddsUpAllRanksAndOneLibrary) {
   const std::vector<RankPlan> plans = {{plan_of(kGiB, 2 * kGiB), {0, 1}},
                                        {plan_of(kGiB, 9 * kGiB), {2}}};
   EXPECT_EQ(process_bytes(plans), (2 * 3 + 10 + 3 * 1 + 2) * kGiB);
-  EXPECT_EQ(refusal(config_of(3), plans, 21 * kGiB), "");
-  EXPECT_NE(refusal(config_of(3), plans, 21 * kGiB - 1), "");
+  EXPECT_EQ(refusal(config_of(3), plans, 21 * kGiB), "no error");
+  EXPECT_NE(refusal(config_of(3), plans, 21 * kGiB - 1), "no error");
 }
 
 TEST(MemoryCheck, SaysWhatIsMissingAndWhatToDo) {
@@ -72,7 +69,7 @@ TEST(MemoryCheck, OvercommitIsAllowedWithAWarning) {
               AllOf(HasSubstr("optimizer (9.00 GiB)"), HasSubstr("a smaller model")));
   config.run.allow_overcommit = true;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(refusal(config, plans, kGiB), "");
+  EXPECT_EQ(refusal(config, plans, kGiB), "no error");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("warning: the run does not fit"), HasSubstr("--allow-overcommit")));
 }

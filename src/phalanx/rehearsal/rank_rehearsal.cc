@@ -11,7 +11,7 @@
 namespace phalanx {
 namespace {
 
-// Keeps the most that any unit's pass records.
+// Records the cost of the largest pass of a unit.
 class UnitCosts final : public nn::UnitHooks {
  public:
   UnitCosts(const Recorder& recorder, LargestUnit& largest)

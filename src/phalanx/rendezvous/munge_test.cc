@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/unique_name.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/rendezvous/rendezvous_test_support.h"
 
 namespace phalanx::rendezvous {
@@ -21,15 +21,11 @@ namespace {
 class Munge : public testing::Test {
  protected:
   Munge() : path_(std::getenv("PATH")) {
-    std::filesystem::create_directories(directory_);
     ::setenv("PATH", (directory_.string() + ":" + path_).c_str(), 1);
     program("munge", "printf 'MUNGE:%s:' \"$2\"; cat");
     unmunge(std::to_string(::geteuid()), 0);
   }
-  ~Munge() override {
-    ::setenv("PATH", path_.c_str(), 1);
-    std::filesystem::remove_all(directory_);
-  }
+  ~Munge() override { ::setenv("PATH", path_.c_str(), 1); }
   void program(const std::string& name, const std::string& script) const {
     const std::filesystem::path file = directory_ / name;
     std::ofstream(file) << "#!/bin/sh\n" << script << "\n";
@@ -41,8 +37,8 @@ class Munge : public testing::Test {
   }
 
   const std::string path_;
-  const std::filesystem::path directory_ =
-      std::filesystem::temp_directory_path() / ("munge_test." + random_digits(16));
+  const TemporaryDirectory temporary_{"munge"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 TEST_F(Munge, CarriesTheSecret) {

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/unique_name.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -21,9 +21,6 @@ bool same(const Secret& one, const Secret& other) {
 
 class SecretFile : public testing::Test {
  protected:
-  SecretFile() { std::filesystem::create_directories(directory_); }
-  ~SecretFile() override { std::filesystem::remove_all(directory_); }
-
   std::filesystem::path write(const std::string& text, mode_t mode = 0600) const {
     std::ofstream(path_, std::ios::binary) << text;
     ::chmod(path_.c_str(), mode);
@@ -39,8 +36,8 @@ class SecretFile : public testing::Test {
     return {0, ""};
   }
 
-  const std::filesystem::path directory_ =
-      std::filesystem::temp_directory_path() / ("secret_test." + random_digits(16));
+  const TemporaryDirectory temporary_{"secret"};
+  const std::filesystem::path directory_ = temporary_.path();
   const std::filesystem::path path_ = directory_ / "key";
 };
 

@@ -12,6 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/metrics/metrics_file.h"
 #include "phalanx/report/html.h"
 #include "phalanx/report/run.h"
@@ -25,15 +26,6 @@ using testing::Not;
 
 class ReportTest : public testing::Test {
  protected:
-  ReportTest()
-      : root_(fs::path(testing::TempDir()) /
-              fmt::format("report_{}",
-                          testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  ~ReportTest() override { fs::remove_all(root_); }
-
   fs::path directory(const std::string& name) const {
     fs::create_directories(root_ / name);
     return root_ / name;
@@ -95,7 +87,8 @@ class ReportTest : public testing::Test {
     return report_of(directories, {nullptr, at(100)});
   }
 
-  fs::path root_;
+  const TemporaryDirectory temporary_{"report"};
+  const fs::path root_ = temporary_.path();
 };
 
 // A step of 200 and 100 MiB: predicted times beside measured ones.

@@ -159,8 +159,7 @@ void resolve_pipeline(TrainConfig& c) {
         c.layout.num_virtual_stages_per_pipeline_rank > 1 ? "interleaved" : kDefaultSchedule;
   }
   const ScheduleKind& kind = schedule_kind(c.layout.pipeline_schedule);
-  if (c.layout.microbatch_group_size_per_virtual_pipeline_stage > 0 &&
-      c.layout.pipeline_schedule.find("interleaved") == std::string::npos) {
+  if (c.layout.microbatch_group_size_per_virtual_pipeline_stage > 0 && !kind.takes_group_size) {
     throw ConfigError(
         "--microbatch-group-size-per-virtual-pipeline-stage goes with the interleaved schedules, "
         "not with --pipeline-schedule {}",

@@ -35,15 +35,11 @@ void poison(const Rank& rank) {
 }
 
 TrainConfig resolved(const Layout& layout, std::int64_t bucket_size, bool bf16) {
-  TrainConfig c;
-  c.model.num_layers = 2;
-  c.model.hidden_size = 32;
-  c.model.num_attention_heads = 4;
-  c.model.max_position_embeddings = 24;
-  c.data.seq_length = 24;
-  c.model.make_vocab_size_divisible_by = 32;
-  c.layout.micro_batch_size = 1;
-  c.layout.threads_per_rank = 1;
+  TrainConfig c =
+      with_flags({},
+                 "--num-layers 2 --hidden-size 32 --num-attention-heads 4 "
+                 "--max-position-embeddings 24 --seq-length 24 --make-vocab-size-divisible-by 32 "
+                 "--micro-batch-size 1 --threads-per-rank 1");
   c.model.bf16 = bf16;
   c = with_layout(c, layout);
   c.layout.ddp_bucket_size = bucket_size;

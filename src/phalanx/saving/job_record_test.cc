@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <ostream>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -24,18 +25,14 @@ struct Killed {};
 class JobTest : public RunTest {
  protected:
   JobTest() {
-    TrainConfig c = job("other", 0);
-    c.run.seed = 99;
+    TrainConfig c = with_flags(job("other", 0), "--seed 99");
     c.run.job.clear();
     train(c);
   }
 
   // An attempt of the job, which saves after every second iteration.
   TrainConfig job(const std::string& save, std::int64_t restarts) const {
-    TrainConfig c = config(save);
-    c.run.save_interval = 2;
-    c.run.keep_last = 100;
-    c.run.overwrite = false;
+    TrainConfig c = with_flags(config(save), "--save-interval 2 --keep-last 100 --overwrite false");
     c.run.restarts = restarts;
     c.run.job = {{.name = "a launch", .restarts = restarts}};
     return c;
@@ -49,15 +46,6 @@ class JobTest : public RunTest {
     fs::remove_all(path(name));
     fs::copy(path("other"), path(name), fs::copy_options::recursive);
     return name;
-  }
-  std::vector<std::int64_t> iterations(const std::string& save) const {
-    std::vector<std::int64_t> found;
-    for (const auto& saved : saved_checkpoints(path(save))) found.push_back(saved.iteration);
-    return found;
-  }
-  std::string metrics_text(const std::string& save) const {
-    const fs::path file = fs::path(path(save)) / "metrics.jsonl";
-    return fs::exists(file) ? read_file(file) : std::string();
   }
   // An attempt that is killed before a given step of its claim; false where there is no such step.
   static bool is_killed_in_claim(const TrainConfig& c, int step) {
@@ -81,21 +69,14 @@ class JobTest : public RunTest {
     EXPECT_EQ(metrics_text(found + "/abandoned-1"), metrics_text(expected + "/abandoned-1")) << why;
     EXPECT_FALSE(fs::exists(path(found + "/abandoned-2"))) << why;
   }
-  static std::string refusal(const TrainConfig& c) {
-    try {
-      pretrain(c);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-  }
 };
 
 // How a first attempt may begin over another run.
 struct Begin {
   const char* name;
   std::function<void(TrainConfig& config, const std::string& elsewhere)> choose;
+
+  friend void PrintTo(const Begin& begin, std::ostream* out) { *out << begin.name; }
 };
 
 class JobCrashTest : public JobTest, public testing::WithParamInterface<Begin> {
@@ -134,9 +115,7 @@ TEST_P(JobCrashTest, TheNextAttemptDoesTheRest) {
   expect_same("parts", "whole", "killed before the first save");
 
   copy_of_other("parts");
-  TrainConfig short_run = c;
-  short_run.run.exit_interval = 4;
-  train(short_run);
+  train(with_flags(c, "--exit-interval 4"));
   // The recorded choice stays, whatever is saved elsewhere later.
   fs::remove_all(path("elsewhere"));
   train(started_again(c));
@@ -148,14 +127,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Begin{"Overwrite", [](auto& c, const auto&) { c.run.overwrite = true; }},
                     Begin{"FinetuneItself",
                           [](auto& c, const auto&) {
-                            c.run.overwrite = true;
-                            c.run.finetune = true;
+                            set_flags(c, "--overwrite --finetune");
                             c.run.load = c.run.save;
                           }},
                     Begin{"FinetuneAnother",
                           [](auto& c, const auto& elsewhere) {
-                            c.run.overwrite = true;
-                            c.run.finetune = true;
+                            set_flags(c, "--overwrite --finetune");
                             c.run.load = elsewhere;
                             c.run.ckpt_step = 4;
                           }},
@@ -207,9 +184,7 @@ TEST_F(JobTest, AnotherRunIsRefusedToEveryAttempt) {
 TEST_F(JobTest, WhoseTheRecordIsDecides) {
   const auto prepare = [&] {
     fs::remove_all(path("run"));
-    TrainConfig c = job("run", 0);
-    c.run.exit_interval = 4;
-    train(c);
+    train(with_flags(job("run", 0), "--exit-interval 4"));
   };
   const std::string refused = "holds a run at iteration 4";
   prepare();
@@ -239,8 +214,7 @@ TEST_F(JobTest, WhoseTheRecordIsDecides) {
   // Saved by a program that keeps no record.
   prepare();
   const std::string record = read_file(fs::path(path("run")) / kJobRecordName);
-  by_hand.run.overwrite = true;
-  by_hand.run.load = "";
+  set_flags(by_hand, "--overwrite --load");
   train(by_hand);
   std::ofstream(fs::path(path("run")) / kJobRecordName) << record;
   EXPECT_THAT(refusal(job("run", 1)), HasSubstr("holds a run at iteration 5"));

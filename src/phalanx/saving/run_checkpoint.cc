@@ -2,13 +2,13 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
 #include "phalanx/checkpoint/tensor_source.h"
@@ -90,13 +90,11 @@ void load_states(const CheckpointReader& reader, Rank& rank, bool with_optimizer
 std::int64_t left_out_samples(const Manifest& manifest) {
   const auto said = manifest.arguments.find(std::string(kLeftOutSamples));
   if (said == manifest.arguments.end()) return 0;
-  std::int64_t count = 0;
-  const std::string& text = said->second;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (fault != std::errc{} || end != text.data() + text.size() || count < 0) {
-    throw DataError("the checkpoint's {} is not a count: {}", kLeftOutSamples, text);
+  const auto count = parse_number<std::int64_t>(said->second);
+  if (!count || *count < 0) {
+    throw DataError("the checkpoint's {} is not a count: {}", kLeftOutSamples, said->second);
   }
-  return count;
+  return *count;
 }
 
 // Files that are not read are not verified.

@@ -40,8 +40,7 @@ class RunCheckpointTest : public RunTest {
 TEST_F(RunCheckpointTest, ALoadLeavesTheVocabularysPaddingZero) {
   for (const bool bf16 : {false, true}) {
     const std::string save = bf16 ? "bf16" : "fp32";
-    TrainConfig c = config(save);
-    c.layout.micro_batch_size = 1;
+    TrainConfig c = with_flags(config(save), "--micro-batch-size 1");
     c.model.bf16 = bf16;
     c.run.eval_iters = 0;
     train(c);

@@ -19,23 +19,12 @@ class RunDirectoryTest : public RunTest {
  protected:
   // A run of six iterations with a checkpoint after every second one.
   TrainConfig saving(const std::string& save) const {
-    TrainConfig c = config(save);
-    c.run.save_interval = 2;
-    c.run.overwrite = false;
-    return c;
+    return with_flags(config(save), "--save-interval 2 --overwrite false");
   }
   TrainConfig resuming(const std::string& save) const {
     TrainConfig c = saving(save);
     c.run.load = c.run.save;
     return c;
-  }
-  std::vector<std::int64_t> iterations(const std::string& save) const {
-    std::vector<std::int64_t> found;
-    for (const auto& saved : saved_checkpoints(path(save))) found.push_back(saved.iteration);
-    return found;
-  }
-  std::string metrics_text(const std::string& save) const {
-    return read_file(fs::path(path(save)) / "metrics.jsonl");
   }
   void damage(const std::string& file) const {
     const fs::path damaged = path(file);
@@ -44,23 +33,13 @@ class RunDirectoryTest : public RunTest {
     stream.put('\x55');
     ASSERT_TRUE(stream.good()) << damaged;
   }
-  static std::string refusal(const TrainConfig& c) {
-    try {
-      pretrain(c);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-  }
 };
 
 // Also what is left where a run is killed between a checkpoint and its tracker.
 TEST_F(RunDirectoryTest, ALostTrackerLosesNothing) {
   TrainConfig straight = saving("straight");
   train(straight);
-  TrainConfig c = resuming("parts");
-  c.run.exit_interval = 4;
+  TrainConfig c = with_flags(resuming("parts"), "--exit-interval 4");
   train(c);
   fs::remove(fs::path(c.run.save) / kTrackerName);
   c.run.exit_interval = 0;
@@ -70,8 +49,7 @@ TEST_F(RunDirectoryTest, ALostTrackerLosesNothing) {
 }
 
 TEST_F(RunDirectoryTest, AStartHasANumberAndTheRunAName) {
-  TrainConfig c = resuming("run");
-  c.run.exit_interval = 2;
+  TrainConfig c = with_flags(resuming("run"), "--exit-interval 2");
   train(c);
   const Manifest first = CheckpointReader::open(c.run.save).manifest();
   c.run.exit_interval = 4;
@@ -88,8 +66,7 @@ TEST_F(RunDirectoryTest, AStartHasANumberAndTheRunAName) {
 TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
   train(saving("run"));
   const std::string before = metrics_text("run");
-  TrainConfig c = resuming("run");
-  c.run.ckpt_step = 2;
+  TrainConfig c = with_flags(resuming("run"), "--ckpt-step 2");
   EXPECT_THAT(refusal(c), testing::AllOf(HasSubstr("--ckpt-step 2"), HasSubstr("iteration 6"),
                                          HasSubstr("--overwrite")));
   EXPECT_EQ(metrics_text("run"), before);
@@ -99,8 +76,7 @@ TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
   named.run.load = (fs::path(named.run.save) / iteration_directory_name(2)).string();
   EXPECT_THAT(refusal(named), HasSubstr("--overwrite"));
 
-  c.run.overwrite = true;
-  c.run.exit_interval = 3;
+  set_flags(c, "--overwrite --exit-interval 3");
   train(c);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 3));
   EXPECT_THAT(iterations("run/abandoned-1"), ElementsAre(4, 6));
@@ -117,11 +93,9 @@ TEST_F(RunDirectoryTest, GoingBackIsAskedForTwice) {
 }
 
 TEST_F(RunDirectoryTest, TheNewestMayBeNamed) {
-  TrainConfig c = resuming("run");
-  c.run.exit_interval = 4;
+  TrainConfig c = with_flags(resuming("run"), "--exit-interval 4");
   train(c);
-  c.run.exit_interval = 0;
-  c.run.ckpt_step = 4;
+  set_flags(c, "--exit-interval 0 --ckpt-step 4");
   train(c);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
   EXPECT_FALSE(fs::exists(path("run/abandoned-1")));
@@ -129,8 +103,7 @@ TEST_F(RunDirectoryTest, TheNewestMayBeNamed) {
 
 TEST_F(RunDirectoryTest, ADamagedCheckpointIsMovedAsideUnasked) {
   train(saving("straight"));
-  TrainConfig c = resuming("run");
-  c.run.exit_interval = 4;
+  TrainConfig c = with_flags(resuming("run"), "--exit-interval 4");
   train(c);
   damage("run/iter_0000004/model.safetensors");
   c.run.exit_interval = 0;
@@ -146,17 +119,12 @@ TEST_F(RunDirectoryTest, AnotherRunIsNotOverwritten) {
   EXPECT_THAT(refusal(saving("run")),
               testing::AllOf(HasSubstr("holds a run at iteration 6"), HasSubstr("--load"),
                              HasSubstr("--overwrite")));
-  TrainConfig finetune = resuming("run");
-  finetune.run.finetune = true;
+  TrainConfig finetune = with_flags(resuming("run"), "--finetune");
   EXPECT_THAT(refusal(finetune), HasSubstr("--finetune"));
   EXPECT_EQ(metrics_text("run"), before);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
 
-  TrainConfig again = saving("run");
-  again.run.overwrite = true;
-  again.run.train_iters = 2;
-  again.optimizer.lr_warmup_iters = 1;
-  train(again);
+  train(with_flags(saving("run"), "--overwrite --train-iters 2 --lr-warmup-iters 1"));
   EXPECT_THAT(iterations("run"), ElementsAre(2));
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2));
   EXPECT_THAT(iterations("run/abandoned-1"), ElementsAre(2, 4, 6));
@@ -171,27 +139,21 @@ TEST_F(RunDirectoryTest, WhatCannotBeReadIsNotMovedUnasked) {
   EXPECT_THAT(refusal(saving("run")),
               testing::AllOf(HasSubstr("iter_0000003"), HasSubstr("--overwrite")));
   EXPECT_TRUE(fs::exists(path("run/iter_0000003/mp_rank_00")));
-  TrainConfig c = saving("run");
-  c.run.overwrite = true;
-  train(c);
+  train(with_flags(saving("run"), "--overwrite"));
   EXPECT_TRUE(fs::exists(path("run/abandoned-1/iter_0000003/mp_rank_00")));
 }
 
 // A new run may begin with the directory's own weights if --overwrite is given.
 TEST_F(RunDirectoryTest, AFinetunedRunMayTakeTheDirectory) {
   train(saving("run"));
-  TrainConfig c = resuming("run");
-  c.run.finetune = true;
-  c.run.overwrite = true;
-  train(c);
+  train(with_flags(resuming("run"), "--finetune --overwrite"));
   EXPECT_THAT(metric("run", "iteration"), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_LT(losses("run").front(), losses("run/abandoned-1").front());
 }
 
 TEST_F(RunDirectoryTest, AFailedStartMovesNothing) {
   train(saving("run"));
-  TrainConfig c = saving("run");
-  c.run.overwrite = true;
+  TrainConfig c = with_flags(saving("run"), "--overwrite");
   c.data.data_path = {path("no-such-data")};
   EXPECT_THROW(pretrain(c), InputMissingError);
   EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));
@@ -226,13 +188,8 @@ TEST_F(RunDirectoryTest, ARestartedAttemptGoesOn) {
 TEST_F(RunDirectoryTest, ADirectoryHasOneWriter) {
   TrainConfig c = saving("run");
   const auto lock = lock_save_directory(c.run);
-  try {
-    pretrain(c);
-    FAIL() << "two runs in one directory";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kTemporary);
-    EXPECT_THAT(error.what(), HasSubstr(std::to_string(::getpid())));
-  }
+  EXPECT_THAT(error_of(ErrorCode::kTemporary, [&] { pretrain(c); }),
+              HasSubstr(std::to_string(::getpid())));
 }
 
 // --save inside a checkpoint would be removed with it. The attempt leaves nothing there.

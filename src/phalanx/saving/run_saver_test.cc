@@ -27,8 +27,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
   // Saves iterations 1, 2, ... `last` of a run with the drawn weights; the last one on leaving. All
   // ranks end in the same way.
   void save_iterations(std::int64_t last) {
-    TrainConfig c = with_layout(config("run"), GetParam());
-    c.run.keep_last = 100;
+    TrainConfig c = with_flags(with_layout(config("run"), GetParam()), "--keep-last 100");
     const RunSetup setup(c);
     setup.directory.claim();
     for (const int iteration : blocked_) {
@@ -38,7 +37,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
     run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
       const RankCommunicators ranks(setup.grid, world);
       RankArenas arenas(setup.plan_of(world.rank()).bytes);
-      const auto backend = make_cpu_backend(1, setup.products.products);
+      const auto backend = setup.device.choice().make_backend(1);
       Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();
       RunState state;
@@ -54,19 +53,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
     });
   }
   std::string failure(std::int64_t last) {
-    try {
-      save_iterations(last);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kIo) << error.what();
-      return error.what();
-    }
-    ADD_FAILURE() << "the run did not end";
-    return {};
-  }
-  std::vector<std::int64_t> iterations() const {
-    std::vector<std::int64_t> found;
-    for (const auto& saved : saved_checkpoints(path("run"))) found.push_back(saved.iteration);
-    return found;
+    return error_of(ErrorCode::kIo, [&] { save_iterations(last); });
   }
 
   std::vector<int> blocked_;
@@ -75,7 +62,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
 TEST_P(RunSaverTest, AFailedCheckpointDoesNotEndTheRun) {
   blocked_ = {2, 3, 5, 6};
   save_iterations(7);
-  EXPECT_THAT(iterations(), ElementsAre(1, 4, 7));
+  EXPECT_THAT(iterations("run"), ElementsAre(1, 4, 7));
   CheckpointReader::open(path("run")).verify_all();
 }
 
@@ -83,13 +70,13 @@ TEST_P(RunSaverTest, ThreeFailuresInARowEndIt) {
   blocked_ = {3, 4, 5};
   EXPECT_THAT(failure(9), testing::AllOf(HasSubstr("iteration 5"), HasSubstr("iter_0000005"),
                                          HasSubstr("last good one"), HasSubstr("iter_0000002")));
-  EXPECT_THAT(iterations(), ElementsAre(1, 2));
+  EXPECT_THAT(iterations("run"), ElementsAre(1, 2));
 }
 
 TEST_P(RunSaverTest, TheLastOneMustSucceed) {
   blocked_ = {3};
   EXPECT_THAT(failure(3), HasSubstr("iter_0000002"));
-  EXPECT_THAT(iterations(), ElementsAre(1, 2));
+  EXPECT_THAT(iterations("run"), ElementsAre(1, 2));
   blocked_ = {1};
   EXPECT_THAT(failure(1), HasSubstr("there is no checkpoint of this run"));
 }
@@ -121,9 +108,7 @@ TEST_F(RunSaverOneTest, MetricsThatCannotBeWrittenAreLeftOut) {
 
 // A run does not keep the files of the loaded checkpoint open: removing them frees their space.
 TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
-  TrainConfig c = config("run");
-  c.run.exit_interval = 2;
-  c.run.train_iters = 100000;
+  TrainConfig c = with_flags(config("run"), "--exit-interval 2 --train-iters 100000");
   train(c);
   c.run.load = c.run.save;
   c.run.exit_interval = 0;
@@ -146,9 +131,7 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
 // A run whose directory is moved away or replaced writes nothing more and says so.
 TEST_F(RunSaverOneTest, AnothersDirectoryIsNotWrittenTo) {
   for (const char* what : {"moved", "replaced", "unlocked", "removed"}) {
-    TrainConfig c = config("run");
-    c.run.save_interval = 2;
-    c.run.train_iters = 100000;
+    TrainConfig c = with_flags(config("run"), "--save-interval 2 --train-iters 100000");
     fs::remove_all(path("run"));
     fs::remove_all(path("moved"));
     std::optional<DirectoryLock> other;

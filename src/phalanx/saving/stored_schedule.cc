@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -76,12 +76,9 @@ const std::string& stored(const Manifest& manifest, const char* key) {
 template <typename Number>
 Number stored_number(const Manifest& manifest, const char* key) {
   const std::string& text = stored(manifest, key);
-  Number value{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc{} || end != text.data() + text.size()) {
-    throw DataError("the checkpoint's {} is not a number: {}", key, text);
-  }
-  return value;
+  const auto value = parse_number<Number>(text);
+  if (!value) throw DataError("the checkpoint's {} is not a number: {}", key, text);
+  return *value;
 }
 
 template <typename Style>

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -19,18 +19,10 @@ namespace {
 constexpr std::int64_t kMostBatches = 10'000;
 constexpr double kMostSamples = 9007199254740992.0;  // up to here doubles are whole numbers
 
-template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number value{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 BatchSchedule::Rampup rampup_of(const LayoutConfig& l) {
   std::vector<std::int64_t> numbers;
   for (const std::string& word : l.rampup_batch_size) {
-    const auto number = number_of<std::int64_t>(word);
+    const auto number = parse_number<std::int64_t>(word);
     if (number && *number > 0 && static_cast<double>(*number) <= kMostSamples) {
       numbers.push_back(*number);
     }
@@ -77,7 +69,7 @@ std::optional<std::int64_t> count_of(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  const auto number = number_of<double>(text);
+  const auto number = parse_number<double>(text);
   if (!number || !(*number >= 0.0) || *number * scale > kMostSamples) return std::nullopt;
   return std::llround(*number * scale);
 }
@@ -108,7 +100,7 @@ BatchSchedule step_schedule(const TrainConfig& c) {
     const auto tokens = count_of(std::string_view(step).substr(0, colon));
     const auto batch = colon == std::string::npos
                            ? std::nullopt
-                           : number_of<std::int64_t>(std::string_view(step).substr(colon + 1));
+                           : parse_number<std::int64_t>(std::string_view(step).substr(colon + 1));
     if (!tokens || !batch || *batch < 1) {
       refuse(step,
              "each step is TOKENS:BATCH, as 2.4B:320 (K, M, B and T are thousands, millions, "

@@ -2,12 +2,12 @@
 
 #include "phalanx/settings/config_views.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/settings/batch_flags.h"
 #include "phalanx/settings/window_text.h"
 
@@ -19,7 +19,7 @@ DType parameter_dtype(const TrainConfig& c) {
   return c.model.bf16 ? DType::kBF16 : DType::kF32;
 }
 
-WeightRule weight_rule(const OptimizerConfig& c) {
+OptimizerRule optimizer_rule(const OptimizerConfig& c) {
   if (c.optimizer == "sgd") return SgdRule{.momentum = c.sgd_momentum};
   return AdamRule{.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_eps};
 }
@@ -231,15 +231,14 @@ bool checks_for_nan(const TrainConfig& c) {
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {
   std::vector<std::int64_t> iterations;
   for (const std::string& word : run.iterations_to_skip) {
-    std::int64_t iteration = 0;
-    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), iteration);
-    if (fault != std::errc{} || end != word.data() + word.size() || iteration < 1) {
+    const auto iteration = parse_number<std::int64_t>(word);
+    if (!iteration || *iteration < 1) {
       throw ConfigError(
           "--iterations-to-skip {}: not the number of an iteration; the first one is 1, as the log "
           "counts them, and several stand between blanks",
           word);
     }
-    iterations.push_back(iteration);
+    iterations.push_back(*iteration);
   }
   return iterations;
 }
@@ -254,7 +253,8 @@ LossScaler loss_scaler(const TrainConfig& c) {
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
-  return {.rule = weight_rule(c), .clip_grad = c.clip_grad, .count_zeros = c.log_num_zeros_in_grad};
+  return {
+      .rule = optimizer_rule(c), .clip_grad = c.clip_grad, .count_zeros = c.log_num_zeros_in_grad};
 }
 
 ParameterSchedule parameter_schedule(const TrainConfig& c) {

@@ -1,11 +1,11 @@
 #include "phalanx/settings/disk_rates.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -14,10 +14,8 @@ constexpr double kGigabyte = 1e9;
 
 // A number above zero that fills the text; 0 for anything else.
 double rate_of(std::string_view text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && std::isfinite(value) && value > 0.0 ? value : 0.0;
+  const double value = parse_number<double>(text).value_or(0.0);
+  return std::isfinite(value) && value > 0.0 ? value : 0.0;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -17,12 +18,7 @@ using testing::IsEmpty;
 
 template <typename Read>
 std::string refusal_of(const Read& read) {
-  try {
-    read();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_of<ConfigError>([&] { read(); });
 }
 
 TEST(ConfigWindow, AQuerySeesItselfAndSoManyBefore) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/rendezvous/gather_texts.h"
 #include "phalanx/rendezvous/rank_place.h"
 
 namespace phalanx {
@@ -16,8 +17,7 @@ struct StoppedEarly {};
 class Agreement {
  public:
   struct Means {
-    // The texts of all processes, by rank; every process at the same time.
-    std::function<std::vector<std::string>(std::string mine)> gather;
+    GatherTexts gather;
     // The first rank's text, for all; it may be long.
     std::function<std::string(std::string of_first)> broadcast;
     // Whether a process has failed, so that there will be no more rounds.

@@ -1,5 +1,6 @@
 #include "phalanx/start/joining_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -8,7 +9,7 @@
 #include <optional>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/unique_name.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -18,14 +19,13 @@ using std::chrono::milliseconds;
 
 class JoiningFileTest : public testing::Test {
  protected:
-  JoiningFileTest() { fs::create_directories(directory_); }
-  ~JoiningFileTest() override { fs::remove_all(directory_); }
   static std::string read(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  const fs::path directory_ = fs::temp_directory_path() / ("joining_test." + random_digits(16));
+  const TemporaryDirectory temporary_{"joining"};
+  const fs::path directory_ = temporary_.path();
   const fs::path path_ = directory_ / JoiningFile::kName;
 };
 
@@ -69,14 +69,8 @@ TEST_F(JoiningFileTest, ReplacesWhatAKilledRunHasLeft) {
 }
 
 TEST_F(JoiningFileTest, ThatCannotBeWrittenIsNamed) {
-  try {
-    const JoiningFile file(directory_ / "nowhere");
-    FAIL();
-  } catch (const OutputError& error) {
-    EXPECT_NE(std::string(error.what()).find(".joining cannot be written: No such file"),
-              std::string::npos)
-        << error.what();
-  }
+  EXPECT_THAT(error_of<OutputError>([&] { const JoiningFile file(directory_ / "nowhere"); }),
+              testing::HasSubstr(".joining cannot be written: No such file"));
 }
 
 }  // namespace

@@ -54,24 +54,13 @@ class RunDataTest : public RunTest {
     }
     return samples;
   }
-  static std::string refused(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing was refused";
-    return {};
-  }
 };
 
 // The content of a global batch does not depend on the layout.
 TEST_F(RunDataTest, AnotherLayoutGoesOnWithTheNextSample) {
   TrainConfig c = blended();
   const RunData one = data_of(c, {.train = 24});
-  TrainConfig two = blended();
-  two.layout.world_size = 2;
-  two.layout.micro_batch_size = 1;
+  TrainConfig two = with_flags(blended(), "--world-size 2 --micro-batch-size 1");
   const RunData other = data_of(two, {.train = 24});
   for (const std::int64_t consumed : {0, 4, 20}) {
     const auto samples = batch_of(one, c, consumed);
@@ -86,8 +75,7 @@ TEST_F(RunDataTest, ABlendedRunGoesOnBitByBit) { expect_resume_is_bitwise(blende
 TEST_F(RunDataTest, ACyclicRunGoesOnBitByBit) {
   TrainConfig c = config("run");
   c.data.data_path = {path("data"), path("other")};
-  c.data.dataloader_type = "cyclic";
-  c.run.train_iters = 6;
+  set_flags(c, "--dataloader-type cyclic --train-iters 6");
   expect_resume_is_bitwise(c);
 }
 
@@ -95,7 +83,7 @@ TEST_F(RunDataTest, DatasetsWithoutWeightsAreReadOnce) {
   TrainConfig c = config("");
   c.data.data_path = {path("data"), path("other")};
   const RunData data = data_of(c, {.train = 100000});
-  EXPECT_THAT(refused([&] { data.check_suffices({.train = 100000}); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { data.check_suffices({.train = 100000}); }),
               AllOf(HasSubstr("100000 training samples"), HasSubstr("WEIGHT PREFIX")));
   TrainConfig cyclic = config("");
   cyclic.data.data_path = c.data.data_path;
@@ -105,13 +93,10 @@ TEST_F(RunDataTest, DatasetsWithoutWeightsAreReadOnce) {
 
 // All sets with their names, evaluated at the same iterations with the same number of samples.
 TEST_F(RunDataTest, SeveralValidationSetsAreEvaluatedByThemselves) {
-  TrainConfig c = config("run");
-  c.data.data_path.clear();
+  TrainConfig c = with_flags(
+      config("run"), "--data-path --multiple-validation-sets --train-iters 2 --lr-warmup-iters 0");
   c.data.train_data_path = {path("data")};
   c.data.valid_data_path = {path("other"), path("more")};
-  c.data.multiple_validation_sets = true;
-  c.run.train_iters = 2;
-  c.optimizer.lr_warmup_iters = 0;
   train(c);
   std::vector<std::pair<int, std::string>> lines;
   std::vector<double> values;
@@ -134,13 +119,10 @@ TEST_F(RunDataTest, SeveralValidationSetsAreEvaluatedByThemselves) {
 TEST_F(RunDataTest, FullValidationReadsEverySampleOnce) {
   std::vector<double> values;
   for (const std::int64_t batch : {4, 16}) {
-    TrainConfig c = config("run");
-    c.data.full_validation = true;
+    TrainConfig c = with_flags(config("run"), "--full-validation");
     c.layout.global_batch_size = batch;
     c.optimizer.lr = 1e-30;  // the weights stay
-    c.optimizer.min_lr = 0.0;
-    c.optimizer.lr_warmup_iters = 0;
-    c.run.train_iters = 2;
+    set_flags(c, "--min-lr 0 --lr-warmup-iters 0 --train-iters 2");
     train(c);
     for (const Json& line : metrics("run")) {
       if (line.contains("eval") && line.at("eval") == "valid") {
@@ -155,8 +137,7 @@ TEST_F(RunDataTest, FullValidationReadsEverySampleOnce) {
 }
 
 TEST_F(RunDataTest, TheOrderOfARunIsKept) {
-  TrainConfig c = blended();
-  c.data.dataloader_type = "cyclic";
+  TrainConfig c = with_flags(blended(), "--dataloader-type cyclic");
   resolve(c, true);
   const auto inputs_of = [&](const auto& change) {
     TrainConfig changed = c;
@@ -171,12 +152,13 @@ TEST_F(RunDataTest, TheOrderOfARunIsKept) {
   check_inputs(inputs, manifest, c.run);
 
   const RunInputs weights = inputs_of([](TrainConfig& r) { r.data.data_path[0] = "3"; });
-  EXPECT_THAT(refused([&] { check_inputs(weights, manifest, c.run); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { check_inputs(weights, manifest, c.run); }),
               AllOf(HasSubstr("--data-path 3 1"), HasSubstr("--data-path 2 1")));
   const RunInputs fewer = inputs_of([&](TrainConfig& r) { r.data.data_path = {path("data")}; });
-  EXPECT_THAT(refused([&] { check_inputs(fewer, manifest, c.run); }), HasSubstr("2 1"));
+  EXPECT_THAT(error_of<ConfigError>([&] { check_inputs(fewer, manifest, c.run); }),
+              HasSubstr("2 1"));
   const RunInputs sizes = inputs_of([](TrainConfig& r) { r.layout.micro_batch_size = 4; });
-  EXPECT_THAT(refused([&] { check_inputs(sizes, manifest, c.run); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { check_inputs(sizes, manifest, c.run); }),
               AllOf(HasSubstr("micro batch 4 x 1"), HasSubstr("micro batch 2 x 1")));
   RunConfig allowed = c.run;
   allowed.allow_changed = {"data-path", "dataloader-type"};
@@ -195,14 +177,14 @@ TEST_F(RunDataTest, TheOrderOfARunIsKept) {
   // The second dataset of the flag is another file.
   write_dataset("more", 3);
   std::ofstream(path("more.bin"), std::ios::app | std::ios::binary) << "xx";
-  EXPECT_THAT(refused([&] {
+  EXPECT_THAT(error_of<ConfigError>([&] {
                 check_inputs(inputs_of([&](TrainConfig& r) { r.data.data_path[3] = path("more"); }),
                              manifest, c.run);
               }),
               AllOf(HasSubstr("more.bin"), HasSubstr("other.bin")));
   // A checkpoint that says nothing of a blend was made with one dataset.
   manifest.arguments.clear();
-  EXPECT_THAT(refused([&] { check_inputs(inputs, manifest, c.run); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { check_inputs(inputs, manifest, c.run); }),
               HasSubstr("was made with --data-path:"));
 }
 
@@ -210,7 +192,7 @@ TEST_F(RunDataTest, DataComesFromOnePlace) {
   const auto fault = [&](const auto& change) {
     TrainConfig c = config("");
     change(c.data);
-    return refused([&] { resolve(c, true); });
+    return error_of<ConfigError>([&] { resolve(c, true); });
   };
   EXPECT_THAT(fault([](DataConfig& d) { d.mock_data = true; }),
               AllOf(HasSubstr("--data-path and --mock-data"), HasSubstr("one of them")));
@@ -234,8 +216,7 @@ TEST_F(RunDataTest, DataComesFromOnePlace) {
                 d.data_path = {"1", "a", "x", "b"};
               }),
               HasSubstr("x is none"));
-  TrainConfig planned = config("");
-  planned.data.data_path.clear();
+  TrainConfig planned = with_flags(config(""), "--data-path");
   resolve(planned, false);
 }
 

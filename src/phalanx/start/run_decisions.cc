@@ -162,8 +162,8 @@ DecidedRun decide(const TrainConfig& config, RankRunner& runner) {
   if (start.checkpoint) {
     requested = resumed_precision(start.config, start.checkpoint->manifest());
   }
-  start.decisions.products = cpu::choose_products(requested, start.config.model.bf16);
-  start.decisions.peak = cpu::measure_peak(busy_threads(start.config, runner));
+  start.decisions.device =
+      measure_device(requested, start.config.model.bf16, busy_threads(start.config, runner));
   start.decisions.name = random_digits(32);
   return start;
 }
@@ -182,10 +182,10 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
         "hosts share",
         save);
   }
-  if (!cpu::has_products(d.products.products)) {
+  if (!cpu::has_products(d.device.products.products)) {
     throw ConfigError(
         "this processor has no {} products, which rank 0 has chosen: give --matmul-precision fp32",
-        d.products.name());
+        d.device.products_name());
   }
   if (d.checkpoint.empty()) return start;
   const auto refuse = [&](std::string_view fault) {
@@ -231,13 +231,14 @@ DecidedRun decide_together(TrainConfig config, RankRunner& runner) {
 }  // namespace
 
 std::string RunDecisions::to_text() const {
+  const cpu::Peak& peak = device.peak;
   return Json{{"restarted", is_restarted},
               {"pretrained", is_pretrained},
               {"checkpoint", checkpoint},
               {"manifest", manifest_digest},
               {"job", job.to_text()},
-              {"products", std::string(products.name())},
-              {"reason", products.reason},
+              {"products", std::string(device.products_name())},
+              {"reason", device.products.reason},
               {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
               {"nonce", nonce},
               {"name", name}}
@@ -247,16 +248,17 @@ std::string RunDecisions::to_text() const {
 RunDecisions RunDecisions::from_text(const std::string& text) {
   const Json json = Json::parse(text);
   const auto peak = json.at("peak").get<std::array<double, 3>>();
-  return {.is_restarted = json.at("restarted"),
-          .is_pretrained = json.at("pretrained"),
-          .checkpoint = json.at("checkpoint"),
-          .manifest_digest = json.at("manifest"),
-          .job = JobRecord::from_text(json.at("job")),
-          .products = {.products = products_of(json.at("products").get<std::string>()),
-                       .reason = json.at("reason")},
-          .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]},
-          .nonce = json.at("nonce"),
-          .name = json.at("name")};
+  return {
+      .is_restarted = json.at("restarted"),
+      .is_pretrained = json.at("pretrained"),
+      .checkpoint = json.at("checkpoint"),
+      .manifest_digest = json.at("manifest"),
+      .job = JobRecord::from_text(json.at("job")),
+      .device = {.products = {.products = products_of(json.at("products").get<std::string>()),
+                              .reason = json.at("reason")},
+                 .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]}},
+      .nonce = json.at("nonce"),
+      .name = json.at("name")};
 }
 
 DecidedRun decide_run(TrainConfig config, RankRunner& runner) {

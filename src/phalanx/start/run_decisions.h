@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/measured_device.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/saving/run_directory.h"
 #include "phalanx/start/rank_runner.h"
@@ -22,8 +22,7 @@ struct RunDecisions {
   std::string checkpoint;       // its directory; empty: the run begins anew
   std::string manifest_digest;  // of the checkpoint
   JobRecord job;                // the choice, perhaps of an earlier attempt
-  cpu::ProductChoice products;
-  cpu::Peak peak;     // of the threads of a host's ranks, as many as there are cores
+  MeasuredDevice device;
   std::string nonce;  // lies in --save while the processes join
   std::string name;   // unique name of this start; also the id of a run that begins anew
 

@@ -1,7 +1,5 @@
 #include "phalanx/start/run_facts.h"
 
-#include <fmt/core.h>
-
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/machine.h"
@@ -23,8 +21,8 @@ Json machine_facts(const RunSetup& setup) {
           {"cores", setup.cores.reason},
           {"memory_bytes", physical_memory()},
           {"target", cpu::describe_active_target()},
-          {"products", fmt::format("{} ({})", setup.products.name(), setup.products.reason)},
-          {"peak", cpu::to_text(setup.peak)},
+          {"products", setup.device.products_text()},
+          {"peak", setup.device.peak_text()},
           {"affinity", setup.affinity.text}};
 }
 

@@ -31,17 +31,10 @@ class RunFactsTest : public RunTest {
   }
   // A pipeline of two ranks, each twice.
   TrainConfig pipeline(const std::string& save) const {
-    TrainConfig c = config(save);
-    c.layout.world_size = 4;
-    c.layout.pipeline_model_parallel_size = 2;
-    c.layout.micro_batch_size = 1;
-    c.run.train_iters = 2;
-    c.run.save_interval = 1;
-    c.run.eval_iters = 0;
-    c.run.eval_interval = 0;
-    c.optimizer.lr_decay_iters = 8;
-    c.optimizer.lr_warmup_iters = 0;
-    return c;
+    return with_flags(config(save),
+                      "--world-size 4 --pipeline-model-parallel-size 2 --micro-batch-size "
+                      "1 --train-iters 2 --save-interval 1 --eval-iters 0 --eval-interval "
+                      "0 --lr-decay-iters 8 --lr-warmup-iters 0");
   }
 };
 

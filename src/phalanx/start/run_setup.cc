@@ -51,11 +51,10 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       inputs(run_inputs(config)),
       length(config, begin_of(config, loaded)),
       schedule(loaded ? check_resume(config, *loaded) : parameter_schedule(config)),
-      products(std::move(start.decisions.products)),
-      peak(start.decisions.peak),
+      device(std::move(start.decisions.device)),
       model(make_model(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
-      plans(plan_ranks(config, *model, programs, {products.products}, runner.own_ranks())),
+      plans(plan_ranks(config, *model, programs, device.choice(), runner.own_ranks())),
       affinity(rank_affinity(config.layout)),
       initialised(std::chrono::system_clock::now()),
       start_time(start.time) {
@@ -141,7 +140,7 @@ SavedRun RunSetup::saved_run() const {
           .directory = directory,
           .inputs = inputs,
           .schedule = schedule,
-          .products = products.name(),
+          .products = device.products_name(),
           .digests = digests.get(),
           .last_saved = directory.is_resumed() ? loaded->iteration : -1};
 }

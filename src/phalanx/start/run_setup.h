@@ -49,8 +49,7 @@ struct RunSetup {
   std::unique_ptr<const DataDigests> digests;
   RunLength length;
   ParameterSchedule schedule;
-  cpu::ProductChoice products;
-  cpu::Peak peak;  // of the threads of a host's ranks, as many as it has cores
+  MeasuredDevice device;
   std::shared_ptr<const Model> model;
   StepPrograms programs;
   std::vector<RankPlan> plans;   // of the ranks of this process
@@ -75,10 +74,10 @@ struct RunSetup {
                                           std::size_t set = 0) const;
   int hosts() const { return places.back().host + 1; }
   // Per second, of all hosts.
-  double peak_flops() const { return 1e9 * hosts() * peak.of(products.products); }
+  double peak_flops() const { return hosts() * device.peak_flops(); }
   // The share of one rank of its host.
   double peak_flops_of(int rank) const {
-    return 1e9 * peak.of(products.products) / places[static_cast<std::size_t>(rank)].local_size;
+    return device.peak_flops() / places[static_cast<std::size_t>(rank)].local_size;
   }
   // Of a step, at the peak.
   double arithmetic_seconds() const { return flops_per_step / peak_flops(); }

@@ -173,8 +173,8 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
         "computed again; it matters with --attention-backend unfused");
   }
   add("> CPU target: {}, affinity: {}", cpu::describe_active_target(), setup.affinity.text);
-  add("> matrix products: {} ({})", setup.products.name(), setup.products.reason);
-  add("> peak: {}{}", cpu::to_text(setup.peak), setup.hosts() > 1 ? " on each host" : "");
+  add("> matrix products: {}", setup.device.products_text());
+  add("> peak: {}{}", setup.device.peak_text(), setup.hosts() > 1 ? " on each host" : "");
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
   if (setup.disk) add("> disk: a step {}", disk_text(setup));
   if (config.run.train_samples > 0) {

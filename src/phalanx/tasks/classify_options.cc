@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/data/blended_source.h"
 #include "phalanx/data/shuffled_epochs.h"
 #include "phalanx/flags/model_arguments.h"
@@ -24,12 +24,9 @@ TableKind kind_of_format(const std::string& format) {
 }
 
 std::int64_t integer_of(const std::string& flag, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc{} || end != text.data() + text.size()) {
-    throw ConfigError("{} {}: a number is expected", flag, text);
-  }
-  return value;
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value) throw ConfigError("{} {}: a number is expected", flag, text);
+  return *value;
 }
 
 }  // namespace

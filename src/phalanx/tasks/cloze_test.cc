@@ -1,8 +1,10 @@
 #include "phalanx/tasks/cloze.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/tasks/test_support.h"
 
 namespace phalanx {
@@ -14,13 +16,9 @@ class ClozeFiles : public TaskFiles {
     return read_cloze(write("lambada.jsonl", text), tokenizer_, strict);
   }
   void refused(const std::string& text, bool strict, const std::string& mention) const {
-    try {
-      read(text, strict);
-      FAIL() << text;
-    } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find("lambada.jsonl" + mention), std::string::npos)
-          << error.what();
-    }
+    EXPECT_THAT(error_of<DataError>([&] { read(text, strict); }),
+                testing::HasSubstr("lambada.jsonl" + mention))
+        << text;
   }
   std::string text_of(const std::vector<std::int32_t>& ids) const { return tokenizer_.decode(ids); }
 

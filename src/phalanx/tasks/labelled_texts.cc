@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/tasks/unicode_text.h"
 
 namespace phalanx {
@@ -21,13 +21,6 @@ namespace {
 using Row = std::vector<std::string_view>;
 
 constexpr std::string_view kMnliLabels[] = {"contradiction", "entailment", "neutral"};
-
-std::optional<std::int64_t> number_of(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, fault] = std::from_chars(text.begin(), text.end(), value);
-  if (fault != std::errc{} || end != text.end()) return {};
-  return value;
-}
 
 // In quotes, a word's begin and end can be seen.
 std::string in_quotes(std::string_view word) { return fmt::format("\"{}\"", word); }
@@ -118,7 +111,7 @@ class Reader {
   }
 
   void check_id(std::string_view id) const {
-    const auto number = number_of(id);
+    const auto number = parse_number<std::int64_t>(id);
     if (!number || *number < 0) refuse("the first column is {}, not an id", id);
   }
 
@@ -161,7 +154,7 @@ class Reader {
         continue;
       }
       check_id(row[0]);
-      const auto label = is_test ? 0 : number_of(row[5]);
+      const auto label = is_test ? 0 : parse_number<std::int64_t>(row[5]);
       if (!label || *label < 0 || *label > 1) {
         refuse("the label, the last of {} columns, is {}: it must be 0 or 1", row.size(),
                in_quotes(row[5]));
@@ -174,7 +167,9 @@ class Reader {
     const std::vector<std::string>& texts = options_.text_columns;
     PHALANX_CHECK(texts.size() == 1 || texts.size() == 2, "{} text columns", texts.size());
     result_.has_pairs = texts.size() == 2;
-    const auto is_name = [](const std::string& column) { return !number_of(column); };
+    const auto is_name = [](const std::string& column) {
+      return !parse_number<std::int64_t>(column);
+    };
     Row names;
     if (options_.has_header || is_name(options_.label_column) ||
         std::ranges::any_of(texts, is_name)) {
@@ -223,7 +218,7 @@ class Reader {
 
   std::size_t place_of(const std::string& column, const Row& names, const Row& row) const {
     const auto count = std::ssize(row);
-    if (const auto number = number_of(column)) {
+    if (const auto number = parse_number<std::int64_t>(column)) {
       const std::int64_t place = *number < 0 ? count + *number : *number;
       if (place < 0 || place >= count) {
         refuse("{} columns, the first is 0: there is no column {}", count, column);
@@ -253,7 +248,7 @@ class Reader {
       }
       return static_cast<std::int32_t>(place);
     }
-    const auto number = number_of(word);
+    const auto number = parse_number<std::int64_t>(word);
     if (!number) {
       unknown_labels_.emplace(word);
       return 0;

@@ -1,5 +1,6 @@
 #include "phalanx/tasks/perplexity.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/tasks/test_support.h"
 
 namespace phalanx {
@@ -54,13 +56,9 @@ TEST_F(EvaluationTexts, AreDetokenizedAndCounted) {
   EXPECT_EQ(read_evaluation_text(path, "none", tokenizer).tokens.size(), 11U);
   const auto refused = [&](const std::string& content, const std::string& mention) {
     const std::string file = write("bad.txt", content);
-    try {
-      read_evaluation_text(file, "none", tokenizer);
-      FAIL() << content;
-    } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find("bad.txt: " + mention), std::string::npos)
-          << error.what();
-    }
+    EXPECT_THAT(error_of<DataError>([&] { read_evaluation_text(file, "none", tokenizer); }),
+                testing::HasSubstr("bad.txt: " + mention))
+        << content;
   };
   refused("", "0 tokens, 0 words");
   refused("word", "4 tokens, 1 words");

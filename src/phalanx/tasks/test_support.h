@@ -3,36 +3,27 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/tokenizer/tokenizer.h"
 
 namespace phalanx {
 
 class TaskFiles : public testing::Test {
  protected:
-  TaskFiles()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_tasks_{}_{}",
-                               testing::UnitTest::GetInstance()->current_test_info()->name(),
-                               ::getpid())) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  ~TaskFiles() override { std::filesystem::remove_all(directory_); }
-
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
   std::string write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ / name, std::ios::binary) << text;
     return path(name);
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"tasks"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 // The token of a byte is its code plus 10; padding is 0, [CLS] 1, [SEP] 2 and [MASK] 3.

@@ -21,17 +21,13 @@ class TextToTextTest : public RunTest {
  protected:
   void trained(const std::string& dtype, const std::string& positions) {
     write_sentences();
-    TrainConfig c = config("run");
-    c.model.family = "t5";
+    TrainConfig c = with_flags(config("run"), "--family t5");
     c.model.num_layers = c.model.decoder_num_layers = 1;
     c.model.position_embedding_type = positions;
     c.model.bf16 = dtype == "bf16";
-    c.model.matmul_precision = "fp32";
-    c.data.decoder_seq_length = 12;
+    set_flags(c, "--matmul-precision fp32 --decoder-seq-length 12");
     c.data.data_path = {path("sentences")};
-    c.data.split = "60,40,0";
-    c.tokenizer.tokenizer_type = "BertWordPieceLowerCase";
-    c.tokenizer.vocab_size = 0;
+    set_flags(c, "--split 60,40,0 --tokenizer-type BertWordPieceLowerCase --vocab-size 0");
     c.tokenizer.vocab_file = path("vocab.txt");
     c.tokenizer.vocab_extra_ids = 10;
     c.layout.micro_batch_size = c.layout.global_batch_size = 1;

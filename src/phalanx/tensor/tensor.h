@@ -51,6 +51,8 @@ struct Tensor {
   Tensor rows() const;
 };
 
+using Tensors = std::span<const Tensor>;
+
 // A dense row-major tensor at a byte offset of an arena; does not mark the bytes as used (see
 // Arena::place).
 Tensor dense_tensor(Arena& arena, std::int64_t offset, DType dtype, const Shape& shape);

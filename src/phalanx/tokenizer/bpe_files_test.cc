@@ -21,7 +21,7 @@ using tokenizer_test::TemporaryDirectory;
 
 constexpr std::string_view kMerges = "#version: 0.2\na b\n\u0120 ab\n";
 
-// Good files, of which a test breaks one.
+// Valid files; each test breaks one.
 class BpeFiles : public testing::Test {
  protected:
   BpeFiles() {
@@ -31,7 +31,7 @@ class BpeFiles : public testing::Test {
 
   BpeTables read() const { return read_bpe_files(vocab_, merges_); }
 
-  // The message about a vocab.json (merges.txt) of this text; it must name the file.
+  // The error message for a vocab.json (or merges.txt) with this text; it must name the file.
   std::string vocab_error(std::string_view text) const {
     directory_.write("vocab.json", text);
     const std::string message = message_of<DataError>([this] { read(); });
@@ -44,7 +44,7 @@ class BpeFiles : public testing::Test {
     EXPECT_THAT(message, StartsWith(merges_.string()));
     return message;
   }
-  // The good vocabulary with its first `from` replaced.
+  // The valid vocabulary with its first `from` replaced.
   std::string vocab_with(std::string_view from, std::string_view to) const {
     std::string text = vocab_text_;
     const std::size_t at = text.find(from);
@@ -58,7 +58,7 @@ class BpeFiles : public testing::Test {
   std::string vocab_text_;
 };
 
-TEST_F(BpeFiles, AreWrittenInGpt2sFormat) {
+TEST_F(BpeFiles, AreWrittenInTheFormatOfGpt2) {
   EXPECT_THAT(vocab_text_, StartsWith(R"({"!": 0, "\"": 1, "#": 2, )"));
   EXPECT_THAT(
       vocab_text_,
@@ -74,7 +74,7 @@ TEST_F(BpeFiles, AreReadBack) {
   EXPECT_EQ(tables.end_of_text, 258);
 }
 
-TEST_F(BpeFiles, ToleratedVariants) {
+TEST_F(BpeFiles, VariantsAreAccepted) {
   const auto expected = make_tables({{"a", "b"}, {" ", "ab"}}).merges;
   for (const char* text : {"a b\n\u0120 ab", "#version: 0.2\r\na b\r\n\u0120 ab\r\n",
                            "#version: 0.2\na b\n\u0120 ab\n\n\n"}) {
@@ -85,7 +85,7 @@ TEST_F(BpeFiles, ToleratedVariants) {
     directory_.write("merges.txt", text);
     EXPECT_TRUE(read().merges.empty()) << text;
   }
-  // Ids in any order, the end of text anywhere.
+  // Ids may be in any order, and the end of text anywhere.
   directory_.write("merges.txt", "");
   directory_.write("vocab.json", vocab_with(R"("!": 0,)", R"("!": 258,)"));
   std::string moved = read_file(vocab_);
@@ -103,7 +103,7 @@ TEST_F(BpeFiles, MissingFiles) {
               HasSubstr(none.string()));
 }
 
-TEST_F(BpeFiles, VocabThatIsNoJsonObjectOfIds) {
+TEST_F(BpeFiles, VocabMustBeAJsonObjectOfIds) {
   EXPECT_THAT(vocab_error(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(vocab_error(R"({"a": 0)"), HasSubstr("not valid JSON"));
   EXPECT_THAT(vocab_error(vocab_text_ + "x"), HasSubstr("not valid JSON"));
@@ -139,7 +139,7 @@ TEST_F(BpeFiles, VocabIdsMustBeUniqueAndDense) {
               HasSubstr("the key of id 256 is empty"));
 }
 
-TEST_F(BpeFiles, VocabMustHoldEveryByteAndTheEnd) {
+TEST_F(BpeFiles, VocabMustHoldEveryByteAndTheEndOfText) {
   EXPECT_THAT(vocab_error(vocab_with("\"%\": 4", "\"%%\": 4")),
               HasSubstr("the symbol \"%\" of byte 0x25 is missing"));
   EXPECT_THAT(vocab_error(vocab_with(R"("\u0120": 220)", R"("zz": 220)")),

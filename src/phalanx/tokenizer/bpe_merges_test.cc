@@ -19,7 +19,7 @@ Ids applied(const BpeMerges& merges, Ids ids) {
   return ids;
 }
 
-// The definitions: find the best pair, merge its first occurrence, or all of them; begin again.
+// The plain algorithm: find the best pair, merge its first occurrence or all of them, repeat.
 Ids applied_plainly(const std::vector<BpeMerge>& merges, Order order, Ids ids) {
   while (true) {
     const auto occurs = [&ids](const BpeMerge& merge) {
@@ -43,7 +43,7 @@ Ids applied_plainly(const std::vector<BpeMerge>& merges, Order order, Ids ids) {
   }
 }
 
-// Merges of three letters, in any order: a part may rank after its use.
+// Merges of three letters in any order: a part may rank after its use.
 std::vector<BpeMerge> random_merges(std::mt19937& random) {
   std::vector<BpeMerge> merges;
   std::int32_t next = 3;
@@ -82,7 +82,7 @@ TEST(BpeMerges, EqualThePlainAlgorithmInBothOrders) {
 }
 
 TEST(BpeMerges, PairsMayShareARank) {
-  // tiktoken's: 0 1 2 are bytes; 3 = 01, 4 = 12, 5 = 012 of 0 4 or of 3 2.
+  // As in tiktoken: 0 1 2 are bytes; 3 = 01, 4 = 12, 5 = 012, from 0 4 or 3 2.
   BpeMerges merges(Order::kAtOnce);
   merges.add({0, 1, 3}, 3);
   merges.add({1, 2, 4}, 4);
@@ -93,7 +93,7 @@ TEST(BpeMerges, PairsMayShareARank) {
   EXPECT_EQ(applied(merges, {2, 1, 2, 0}), (Ids{2, 4, 0}));
 }
 
-TEST(BpeMerges, LittleOrNothing) {
+TEST(BpeMerges, ShortAndEmptyInputs) {
   const std::vector<BpeMerge> list = {{0, 0, 1}, {0, 0, 2}};  // the first one counts
   const BpeMerges merges(list, Order::kAtOnce);
   EXPECT_EQ(applied(merges, {}), Ids{});

@@ -28,7 +28,7 @@ constexpr std::string_view kGenesis =
     "void; and darkness was upon the face of the deep. And the Spirit of God moved upon the face "
     "of the waters. And God said, Let there be light: and there was light.";
 
-// Most texts here are too small for the vocabulary asked; only one test wants to hear of it.
+// Most texts are too small for the vocabulary; only one test checks that warning.
 class BpeTrainerTest : public testing::Test {
  protected:
   void SetUp() override { set_log_level(LogLevel::kError); }
@@ -41,7 +41,7 @@ BpeTables train(std::string_view text, std::int64_t vocab_size, std::int64_t min
   return trainer.train();
 }
 
-// The definition, word by word of the text: count every adjacent pair anew before each merge.
+// The plain algorithm on each word of the text: recount all adjacent pairs before each merge.
 BpeTables train_plainly(std::string_view text, std::int64_t vocab_size,
                         std::int64_t min_frequency) {
   const Gpt2BpeTokenizer bytes(make_tables({}));
@@ -60,7 +60,7 @@ BpeTables train_plainly(std::string_view text, std::int64_t vocab_size,
     }
     const auto best =
         std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-          return a.second < b.second;  // the first of equals
+          return a.second < b.second;  // the first of equal counts
         });
     if (best == counts.end() || best->second < min_frequency) break;
     const auto [left, right] = best->first;
@@ -99,7 +99,7 @@ TEST_F(BpeTrainerTest, AgreesWithThePlainAlgorithm) {
   }
 }
 
-// The merges that Hugging Face tokenizers 0.23.3 learns from this text (byte alphabet, minimum
+// Expected: the merges of Hugging Face tokenizers 0.23.3 for this text (byte alphabet, minimum
 // frequency 2).
 TEST_F(BpeTrainerTest, AgreesWithAnIndependentImplementation) {
   const BpeTables expected =
@@ -126,7 +126,7 @@ TEST_F(BpeTrainerTest, DoesNotDependOnTheOrderOfTexts) {
   EXPECT_EQ(forward.train().merges, forward.train().merges);
 }
 
-TEST_F(BpeTrainerTest, TrainersAddUp) {
+TEST_F(BpeTrainerTest, MergedTrainersEqualOne) {
   const std::vector<std::string> texts = {"the cat sat", std::string(kGenesis), " the mat", ""};
   BpeTrainer one({300, 1});
   BpeTrainer sum({300, 1});
@@ -143,7 +143,7 @@ TEST_F(BpeTrainerTest, TrainersAddUp) {
 }
 
 TEST_F(BpeTrainerTest, EqualCountsGoToTheSmallerIds) {
-  // "ab", "cd" and "ac" twice each; the ids of letters are in alphabetical order.
+  // "ab", "cd" and "ac" occur twice each; ids of letters are in alphabetical order.
   const BpeTables tables = train("cd ab ac\ncd\tab\nac", 258);
   ASSERT_EQ(tables.merges.size(), 1U);
   EXPECT_EQ(tables.tokens[256], "ab");
@@ -172,7 +172,7 @@ TEST_F(BpeTrainerTest, LongWordsAreCountedInPieces) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(letters)), letters);
 }
 
-TEST_F(BpeTrainerTest, FilesThereAndBack) {
+TEST_F(BpeTrainerTest, FilesRoundTrip) {
   const TemporaryDirectory directory;
   BpeTrainer trainer({280, 2});
   for (const auto text :

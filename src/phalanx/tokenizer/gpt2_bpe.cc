@@ -46,10 +46,7 @@ std::vector<std::int32_t> Gpt2BpeTokenizer::encode_text(std::string_view text,
 }
 
 const std::string& Gpt2BpeTokenizer::token(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", kName, id,
-                    vocab_size() - 1);
-  }
+  expect_known(id);
   return tables_.tokens[static_cast<std::size_t>(id)];
 }
 

@@ -21,7 +21,7 @@ using tokenizer_test::message_of;
 
 using Ids = std::vector<std::int32_t>;
 
-TEST(ByteSymbols, AreGpt2s) {
+TEST(ByteSymbols, EqualThoseOfGpt2) {
   EXPECT_EQ(symbols_from_bytes("a b\n"), "a\u0120b\u010a");
   EXPECT_EQ(symbols_from_bytes(std::string(1, '\0') + "\x7f\xa0\xad\xff"),
             "\u0100\u0121\u0142\u0143\u00ff");
@@ -40,8 +40,7 @@ TEST(ByteSymbols, OtherTextIsRefused) {
   }
 }
 
-// Merges learned by Hugging Face tokenizers 0.23.3 from the first three verses of Genesis, and the
-// ids it gives.
+// Expected: merges and ids of Hugging Face tokenizers 0.23.3 for the first three verses of Genesis.
 TEST(Gpt2Bpe, AgreesWithAnIndependentImplementation) {
   const Gpt2BpeTokenizer tokenizer(
       make_tables({{"t", "h"},  {" ", "th"},  {" th", "e"}, {"n", "d"},  {" ", "w"},   {"a", "nd"},
@@ -76,7 +75,7 @@ TEST(Gpt2Bpe, MergesByRankThenFromTheLeft) {
   EXPECT_THAT(texts(""), IsEmpty());
 }
 
-// GPT-2's own loop: find the best pair, merge all its occurrences, begin again.
+// GPT-2's algorithm: find the best pair, merge all its occurrences, repeat.
 Ids encode_plainly(const BpeTables& tables, std::string_view word) {
   Ids ids;
   for (const char c : word) {
@@ -127,11 +126,11 @@ TEST(Gpt2Bpe, EqualsThePlainAlgorithmForAnyOrderOfMerges) {
   }
 }
 
-TEST(Gpt2Bpe, AnyBytesComeBack) {
+TEST(Gpt2Bpe, AnyBytesRoundTrip) {
   const Gpt2BpeTokenizer tokenizer(make_tables(
       {{"\xc3", "\xa9"}, {" ", "t"}, {"\xff", "\xff"}, {"a", "b"}, {"\xff\xff", "\xff"}}));
   std::mt19937 random(11);
-  // Raw bytes, and pieces that make long words, multi-byte characters and their fragments likely.
+  // Raw bytes, and pieces that give long words, multi-byte characters and fragments of them.
   const std::vector<std::string> pieces = {"a",
                                            "b",
                                            " ",
@@ -163,7 +162,7 @@ TEST(Gpt2Bpe, AnyBytesComeBack) {
   }
 }
 
-TEST(Gpt2Bpe, WordsBeyondTheCacheAreEncodedAlike) {
+TEST(Gpt2Bpe, WordsBeyondTheCacheAreEncodedEqually) {
   const Gpt2BpeTokenizer tokenizer(make_tables({{"a", "b"}, {" ", "a"}}));
   std::string text;
   Ids expected;
@@ -172,7 +171,7 @@ TEST(Gpt2Bpe, WordsBeyondTheCacheAreEncodedAlike) {
     const Ids ids = tokenizer.encode(word);
     expected.insert(expected.end(), ids.begin(), ids.end());
   };
-  for (int i = 0; i < 80000; ++i) {  // more distinct words than are remembered, some again
+  for (int i = 0; i < 80000; ++i) {  // more distinct words than the cache holds, some repeated
     append(" " + std::to_string(i));
     if (i % 8 == 0) append(" ab");
   }

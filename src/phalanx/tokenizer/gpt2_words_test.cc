@@ -28,14 +28,14 @@ class Gpt2WordsTest : public testing::Test {
   }
 
   WordSplitter by_hand_{pattern_named("gpt2")};
-  WordSplitter by_pcre2_{"(?:" + pattern_named("gpt2") + ")"};  // another text, the same meaning
+  WordSplitter by_pcre2_{"(?:" + pattern_named("gpt2") + ")"};  // other text, same meaning
 };
 
-TEST_F(Gpt2WordsTest, EveryCharacterIsOfTheSameKind) {
+TEST_F(Gpt2WordsTest, EveryCharacterHasTheSameKind) {
   std::string text;
   for (char32_t character = 0; character < 0x110000; ++character) {
     if (character >= 0xd800 && character < 0xe000) continue;
-    // Each beside a letter, a number and another sign: kinds show as cuts.
+    // Beside a letter, a number and another sign, the cuts reveal the kind of a character.
     append_utf8(character, text);
     text += character % 3 == 0 ? "a" : character % 3 == 1 ? "1" : "!";
     if (character % 5 == 0) text += ' ';
@@ -43,7 +43,7 @@ TEST_F(Gpt2WordsTest, EveryCharacterIsOfTheSameKind) {
   expect_equal(text);
 }
 
-TEST_F(Gpt2WordsTest, AnyTextIsCutAlike) {
+TEST_F(Gpt2WordsTest, AnyTextIsCutEqually) {
   const std::vector<std::string> pieces = {
       "a",          "b",         "Z",      " ",
       "  ",         "\n",        "\t",     "'",

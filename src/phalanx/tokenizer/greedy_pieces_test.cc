@@ -52,7 +52,7 @@ TEST(GreedyPieces, TheLimitCountsCharacters) {
   EXPECT_THAT(ids_of("aééé", 3), ElementsAre(1));
 }
 
-TEST(GreedyPieces, AnotherPrefixOrNone) {
+TEST(GreedyPieces, OtherPrefixOrNone) {
   const std::vector<std::string> list = {"?", "a", "@b", "b"};
   Ids ids;
   GreedyPieces(list, {.continuing_prefix = "@", .unknown = 0}).append_ids("ab", ids);

@@ -17,7 +17,7 @@ struct CountedWord {
   std::int64_t count;
 };
 
-// The rule as it reads: all pairs are counted anew for every merge.
+// The plain rule: recounts all pairs for every merge.
 std::vector<Merge> plainly_learned(std::vector<CountedWord> words, std::int64_t least_count,
                                    const MergeLearner::Merged& merged) {
   std::vector<Merge> merges;
@@ -50,9 +50,9 @@ std::vector<Merge> plainly_learned(std::vector<CountedWord> words, std::int64_t 
   }
 }
 
-// Symbols are lengths here: a merge gives their sum plus 10, so that different pairs often give the
-// same symbol and pairs come back.
-TEST(MergeLearner, AsIfCountedAnew) {
+// A merge's symbol is the sum of its parts plus 10, so different pairs often give the same symbol
+// and pairs recur.
+TEST(MergeLearner, EqualsAFullRecount) {
   std::uint32_t state = 3;
   const auto random = [&state](std::uint32_t limit) {
     state = state * 1664525 + 1013904223;

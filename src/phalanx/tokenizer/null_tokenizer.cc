@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <limits>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -33,13 +33,12 @@ std::vector<std::int32_t> NullTokenizer::encode_text(std::string_view text,
   while (begin != std::string_view::npos) {
     const std::size_t end = std::min(text.find_first_of(kWhitespace, begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
-    std::int32_t id = 0;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc{} || stop != word.data() + word.size() || id < 0 || id > *special_.eod) {
+    const auto id = parse_number<std::int32_t>(word);
+    if (!id || *id < 0 || *id > *special_.eod) {
       throw DataError("{}: '{}' (word {}, byte {}) is not an integer from 0 to {}", kName,
                       word.substr(0, kLongestShownWord), ids.size() + 1, begin, *special_.eod);
     }
-    ids.push_back(id);
+    ids.push_back(*id);
     begin = text.find_first_not_of(kWhitespace, end);
   }
   return ids;

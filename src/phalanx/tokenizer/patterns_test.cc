@@ -43,8 +43,8 @@ TEST(NamedPatterns, Compile) {
               HasSubstr("'gpt4' is not one of gpt2 cl100k o200k llama3 qwen2 v1 v2"));
 }
 
-// What tiktoken 0.14 makes of the text, with the same patterns.
-TEST(NamedPatterns, DifferWhereTheyShould) {
+// Expected: the result of tiktoken 0.14 with the same patterns.
+TEST(NamedPatterns, SplitAsTiktokenDoes) {
   constexpr std::string_view kText = "It'S HelloWorld's 12345 !!\n\n x  \n ";
   EXPECT_THAT(by_name("gpt2", kText), ElementsAre("It", "'", "S", " HelloWorld", "'s", " 12345",
                                                   " !!", "\n\n", " x", "  \n "));
@@ -63,8 +63,8 @@ TEST(NamedPatterns, DifferWhereTheyShould) {
   EXPECT_THAT(by_name("llama3", "he'\u017f"), ElementsAre("he", "'\u017f"));  // folds to s
 }
 
-TEST(OnigurumaPatterns, MeanWhatOnigurumaMeans) {
-  // An interval and a plus: repeated, not possessive.
+TEST(OnigurumaPatterns, HaveTheMeaningOfOniguruma) {
+  // An interval with a plus is a repetition, not possessive.
   EXPECT_THAT(by_oniguruma(R"(\d{1,2}+)", "x12345y"), ElementsAre("x", "12345", "y"));
   EXPECT_THAT(by_oniguruma("(?:ab){2}+", "ababababab"), ElementsAre("abababab", "ab"));
   EXPECT_THAT(by_oniguruma("a{2}?", "aaab"), ElementsAre("aa", "a", "b"));
@@ -97,7 +97,7 @@ TEST(OnigurumaPatterns, MeanWhatOnigurumaMeans) {
   EXPECT_THAT(by_oniguruma("(?i:ab)|C", "aBcC"), ElementsAre("aB", "c", "C"));
 }
 
-TEST(OnigurumaPatterns, OthersAreRefusedByName) {
+TEST(OnigurumaPatterns, UnsupportedSyntaxIsNamed) {
   const auto error = [](std::string_view pattern) {
     return message_of<ConfigError>([&] {
       const WordSplitter splitter(pattern_of_oniguruma(pattern, "f.json: a.b"), "f.json: a.b");

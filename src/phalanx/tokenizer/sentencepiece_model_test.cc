@@ -23,12 +23,12 @@ std::string fault_of(const std::string& bytes) {
 }
 std::string fault_of(const SentencePieceModel& model) { return fault_of(model_bytes(model)); }
 
-TEST(SentencePieceModel, ReadsWhatDecides) {
+TEST(SentencePieceModel, ReadsTheNeededFields) {
   SentencePieceModel model = byte_fallback_model();
   model.whitespace_as_suffix = true;
   model.unknown_surface = "?";
   model.denormalizer = NormalizerRules{.characters_map = "map", .add_dummy_prefix = false};
-  // Fields that nobody knows are passed over.
+  // Unknown fields are skipped.
   const std::string unknown_fields =
       number_field(99, 5) + bytes_field(77, "x") + real_field(88, 1) + "I12345678";
   const SentencePieceModel read =
@@ -50,7 +50,7 @@ TEST(SentencePieceModel, ReadsWhatDecides) {
   EXPECT_EQ(read.byte_ids.at(255), 258);
 }
 
-TEST(SentencePieceModel, FieldsThatAreAbsentHaveTheirDefaults) {
+TEST(SentencePieceModel, AbsentFieldsHaveDefaults) {
   const std::string bytes = bytes_field(1, bytes_field(1, "<unk>") + number_field(3, 2)) +
                             bytes_field(1, bytes_field(1, "begin") + number_field(3, 3)) +
                             bytes_field(1, bytes_field(1, "a")) +
@@ -65,7 +65,7 @@ TEST(SentencePieceModel, FieldsThatAreAbsentHaveTheirDefaults) {
   EXPECT_EQ(model.unknown_surface, " ⁇ ");
 }
 
-TEST(SentencePieceModel, NamesWhatIsWrong) {
+TEST(SentencePieceModel, NamesTheFault) {
   const auto of = [](const std::vector<SentencePiece>& pieces) {
     return fault_of(small_model(Algorithm::kBpe, pieces));
   };
@@ -98,7 +98,7 @@ TEST(SentencePieceModel, NamesWhatIsWrong) {
   EXPECT_THAT(fault_of("{\"model\": 1}"), HasSubstr("x.model is no SentencePiece model"));
 }
 
-// Whatever becomes of a file, it is read or refused, and what is read can be used.
+// A damaged file is refused, or it is read and can be used.
 TEST(SentencePieceModel, DamagedFiles) {
   SentencePieceModel model = small_model(Algorithm::kUnigram, {{"▁", -2},
                                                                {"a", -3},

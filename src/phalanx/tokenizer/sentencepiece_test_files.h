@@ -1,5 +1,5 @@
 #pragma once
-// For the tests of SentencePiece: writes a model as its file holds it, and the compiled map of a
+// For tests of SentencePiece: writes a model in the format of its file, and the compiled map of a
 // normaliser.
 
 #include <bit>
@@ -56,7 +56,7 @@ inline std::string model_bytes(const SentencePieceModel& model) {
   return bytes;
 }
 
-// Every node of the trie has a block of 256 units for its children.
+// Every node of the trie reserves 256 units for its children.
 inline std::string compiled_map(const std::map<std::string, std::string>& rules) {
   std::vector<std::uint32_t> units(256, 0x200);
   std::map<std::string, std::uint32_t> nodes;  // prefix -> unit
@@ -98,8 +98,7 @@ inline SentencePieceModel small_model(SentencePieceModel::Algorithm algorithm,
   return model;
 }
 
-// Of Llama's kind: bytes are ids 3 to 258, then ▁ a b c ab ▁a ▁ab bc ▁▁; nothing is rewritten but
-// blanks.
+// As Llama's: bytes are ids 3 to 258, then ▁ a b c ab ▁a ▁ab bc ▁▁; only blanks are rewritten.
 inline SentencePieceModel byte_fallback_model() {
   std::vector<SentencePiece> pieces;
   constexpr std::string_view kDigits = "0123456789ABCDEF";

@@ -107,10 +107,7 @@ std::string_view SentencePieceTokenizer::name() const {
 }
 
 std::string SentencePieceTokenizer::piece(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", name(), id,
-                    vocab_size() - 1);
-  }
+  expect_known(id);
   if (id >= pieces()) return appended_[static_cast<std::size_t>(id - pieces())];
   return engine_.model().pieces[static_cast<std::size_t>(id)].text;
 }

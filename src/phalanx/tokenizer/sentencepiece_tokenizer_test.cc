@@ -24,7 +24,7 @@ using Ids = std::vector<std::int32_t>;
 constexpr EncodeOptions kParsed = {.parse_special = true};
 constexpr EncodeOptions kAdded = {.add_special = true};
 
-// By way of the file's bytes, which also finds the special pieces.
+// Goes through the bytes of a file, which also finds the special pieces.
 SentencePieceTokenizer tokenizer_of(const SentencePieceModel& model,
                                     SentencePieceType type = SentencePieceType::kGpt,
                                     std::int64_t extra_ids = 0) {
@@ -52,12 +52,12 @@ TEST(SentencePieceBpe, ByteFallback) {
   EXPECT_THAT(tokenizer.encode("a</s>b"), ElementsAre(264, 63, 50, 118, 65, 261));
   EXPECT_THAT(tokenizer.encode("a</s>b", kParsed), ElementsAre(264, 2, 259, 261));
   EXPECT_THAT(tokenizer.encode(""), IsEmpty());
-  // A byte that is no UTF-8 reads as U+FFFD.
+  // An invalid UTF-8 byte is read as U+FFFD.
   EXPECT_EQ(tokenizer.encode("a\xff"), tokenizer.encode("a\ufffd"));
 }
 
-// As transformers' T5Tokenizer has them.
-TEST(SentencePieceGpt, SentinelsStandBehindThePiecesTheFirstOneLast) {
+// The order of transformers' T5Tokenizer.
+TEST(SentencePieceGpt, SentinelsFollowThePiecesInReverse) {
   const auto model = byte_fallback_model();
   const auto plain = tokenizer_of(model);
   const auto tokenizer = tokenizer_of(model, SentencePieceType::kGpt, 3);
@@ -82,7 +82,7 @@ TEST(SentencePieceBpe, Decodes) {
   const auto decoded = [&](const Ids& ids) { return tokenizer.decode(ids); };
   EXPECT_EQ(decoded({198, 260, 198, 172, 233, 154}), "\ufffdaé\ufffd\ufffd");
   EXPECT_EQ(decoded({264, 259, 262}), "a c");
-  EXPECT_EQ(decoded({267, 264}), "  a");  // the normaliser's blank, and no other, is taken away
+  EXPECT_EQ(decoded({267, 264}), "  a");  // removes only the normaliser's blank
   EXPECT_EQ(decoded({1, 264, 2, 264}), "a a");
   EXPECT_EQ(decoded({264, 0, 261}), "a ⁇ b");
   EXPECT_EQ(tokenizer.decode(Ids{1, 264, 0, 261, 2}, {.skip_special = true}), "ab");
@@ -92,7 +92,7 @@ TEST(SentencePieceBpe, Decodes) {
   }
 }
 
-TEST(SentencePieceBpe, UnusedPiecesComeApart) {
+TEST(SentencePieceBpe, UnusedPiecesAreSplit) {
   const SentencePieceModel model = small_model(Algorithm::kBpe, {{"a", -9},
                                                                  {"b", -9},
                                                                  {"ab", -1, PieceKind::kUnused},
@@ -106,7 +106,7 @@ TEST(SentencePieceBpe, UnusedPiecesComeApart) {
   EXPECT_THAT(tokenizer.encode("bc"), ElementsAre(8, 4, 0));
 }
 
-TEST(SentencePieceBpe, NothingJoinsUserDefinedPieces) {
+TEST(SentencePieceBpe, UserDefinedPiecesAreNotMerged) {
   const SentencePieceModel model = small_model(Algorithm::kBpe, {{"▁", -9},
                                                                  {"a", -9},
                                                                  {"b", -9},
@@ -120,8 +120,8 @@ TEST(SentencePieceBpe, NothingJoinsUserDefinedPieces) {
   EXPECT_THAT(tokenizer_of(with).encode("abb a"), ElementsAre(3, 6, 5, 7));
 }
 
-// A model one of whose pieces reaches into the next word has its texts merged as a whole.
-TEST(SentencePieceBpe, WordForWordIsTheWhole) {
+// If a piece spans two words, texts must be merged as a whole.
+TEST(SentencePieceBpe, WordByWordEqualsTheWhole) {
   SentencePieceModel whole = byte_fallback_model();
   whole.pieces.push_back({"z▁", -1000});
   const auto by_words = tokenizer_of(byte_fallback_model());
@@ -145,7 +145,7 @@ TEST(SentencePieceUnigram, BestSumOfScores) {
   EXPECT_EQ(tokenizer.decode(Ids{5, 0, 3}), "a ⁇ b");
 }
 
-// In fp32 the two ways of this text would differ by less than the last digit if sums only grew.
+// If fp32 sums only grew, the two ways of this text would differ by less than the last digit.
 TEST(SentencePieceUnigram, LongTextsKeepTheirDigits) {
   SentencePieceModel model = unigram_model();
   model.pieces.push_back({"aa", -6.02F});  // a little worse than twice a
@@ -162,7 +162,7 @@ TEST(SentencePieceUnigram, UserDefinedPiecesAreAlwaysRead) {
   model.pieces.push_back({"b ", 0, PieceKind::kUserDefined});
   model.normalizer.characters_map = compiled_map({{"<", "b"}, {"b", "a"}});
   const auto tokenizer = tokenizer_of(model);
-  // The map leaves them alone, but not what is around them.
+  // The map leaves these pieces unchanged, but not the text around them.
   EXPECT_THAT(tokenizer.encode("<<ab>b"), ElementsAre(1, 3, 7, 2));
 }
 
@@ -197,7 +197,7 @@ TEST(SentencePieceNormalizer, CompiledMap) {
   }
 }
 
-TEST(SentencePieceTokenizer, SpecialTokensBehindThePieces) {
+TEST(SentencePieceTokenizer, SpecialTokensFollowThePieces) {
   const auto tokenizer = tokenizer_of(byte_fallback_model(), SentencePieceType::kMegatron, 2);
   const SpecialTokens& special = tokenizer.special_tokens();
   EXPECT_EQ(tokenizer.vocab_size(), 275);

@@ -7,7 +7,7 @@
 namespace phalanx {
 namespace {
 
-TEST(SpecialFinder, TheFirstAndThereTheLongest) {
+TEST(SpecialFinder, FindsTheLongestAtTheFirstPosition) {
   std::mt19937 random(4);
   const auto text_of = [&random](std::size_t most) {
     std::string text;

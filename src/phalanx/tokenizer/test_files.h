@@ -1,6 +1,6 @@
 #pragma once
-// For this folder's tests: a directory of its own, small vocabularies on disk, and the message of
-// an expected error.
+// For tests of this folder: a private directory, small vocabularies on disk, and the message of an
+// expected error.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ class TemporaryDirectory {
 
   std::filesystem::path file(std::string_view name) const { return path_ / name; }
   std::filesystem::path write(std::string_view name, std::string_view text) const {
-    std::ofstream(file(name), std::ios::binary) << text;  // not durable: tests write much
+    std::ofstream(file(name), std::ios::binary) << text;  // not durable: tests write a lot
     return file(name);
   }
 
@@ -45,7 +45,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-// What the function throws; fails where it throws nothing or another class.
+// The message of the exception; fails if `function` throws nothing or another class.
 template <typename Expected, typename Function>
 std::string message_of(Function&& function) {
   try {
@@ -60,8 +60,8 @@ std::string message_of(Function&& function) {
   return {};
 }
 
-// 256 byte symbols, the results of the merges (pairs of byte strings) in order, the end of text
-// last.
+// 256 byte symbols, the results of the merges (pairs of byte strings) in order, then the end of
+// text.
 inline BpeTables make_tables(const std::vector<std::pair<std::string, std::string>>& merges) {
   BpeTables tables;
   for (int id = 0; id < kByteSymbols; ++id) {

@@ -116,10 +116,7 @@ std::vector<std::int32_t> TiktokenTokenizer::encode_text(std::string_view text,
 }
 
 std::string_view TiktokenTokenizer::bytes_of(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", name(), id,
-                    vocab_size() - 1);
-  }
+  expect_known(id);
   const std::int64_t rank = std::int64_t{id} - tables_.first_id;
   if (rank < 0 || rank >= std::ssize(tables_.tokens)) return {};
   return tables_.tokens[static_cast<std::size_t>(rank)];

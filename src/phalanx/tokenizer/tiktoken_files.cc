@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -13,6 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -105,14 +105,12 @@ std::vector<std::string> read_tiktoken_ranks(const std::filesystem::path& path) 
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t space = std::min(line.find(' '), line.size());
-    const std::string_view digits = line.substr(std::min(space + 1, line.size()));
-    std::uint64_t rank = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-    if (error != std::errc{} || stop != digits.data() + digits.size()) {
+    const auto rank = parse_number<std::uint64_t>(line.substr(std::min(space + 1, line.size())));
+    if (!rank) {
       throw DataError("{}: line {}: expected a token in base64, a space and its rank",
                       path.string(), number);
     }
-    ranks.add(fmt::format("line {}", number), line.substr(0, space), rank);
+    ranks.add(fmt::format("line {}", number), line.substr(0, space), *rank);
   }
   return std::move(ranks).take();
 }

@@ -35,7 +35,7 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// 256 bytes in order, then some more.
+// All 256 bytes in order, then some longer tokens.
 std::vector<std::string> tokens() {
   std::vector<std::string> all;
   for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, static_cast<char>(byte));
@@ -77,7 +77,7 @@ class TiktokenTest : public testing::Test {
             .tiktoken_pattern = "v2",
             .tiktoken_num_special_tokens = 10};
   }
-  // Of files with these contents; the message must name the file.
+  // The error messages for files with these contents; they must name the file.
   std::string lines_error(const std::string& text) const {
     directory_.write("ranks.tiktoken", text);
     std::string message = message_of<DataError>([&] { make_tokenizer(options("gpt2")); });
@@ -96,7 +96,7 @@ class TiktokenTest : public testing::Test {
   std::filesystem::path json_ = directory_.write("ranks.json", rank_json(tokens()));
 };
 
-// Ids of tiktoken 0.14.
+// Expected: ids of tiktoken 0.14.
 TEST_F(TiktokenTest, AgreesWithTiktoken) {
   const auto llama = make_tokenizer(options("llama3"));
   EXPECT_EQ(llama->vocab_size(), 301);
@@ -124,7 +124,7 @@ TEST_F(TiktokenTest, AgreesWithTiktoken) {
   }
 }
 
-TEST_F(TiktokenTest, AnyBytesComeBack) {
+TEST_F(TiktokenTest, AnyBytesRoundTrip) {
   const auto tokenizer = make_tokenizer(options("o200k"));
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {
@@ -153,7 +153,7 @@ TEST_F(TiktokenTest, SpecialTokensCountUp) {
   EXPECT_THAT(error({"<a>=2147483647"}), HasSubstr("cannot have the id 2147483647"));
 }
 
-TEST_F(TiktokenTest, MegatronsHasItsSpecialTokensInFront) {
+TEST_F(TiktokenTest, MegatronPutsSpecialTokensFirst) {
   const auto tokenizer = make_tokenizer(megatron_options());
   EXPECT_EQ(tokenizer->vocab_size(), 300);
   EXPECT_EQ(tokenizer->end_of_document(), 2);
@@ -162,7 +162,7 @@ TEST_F(TiktokenTest, MegatronsHasItsSpecialTokensInFront) {
   EXPECT_EQ(tokenizer->encode("aabc 12"), (Ids{107, 268, 42, 59, 60}));
   EXPECT_EQ(tokenizer->encode("<SPECIAL_9></s>", {.parse_special = true}), (Ids{9, 2}));
   EXPECT_EQ(tokenizer->piece(9), "<SPECIAL_9>");
-  EXPECT_EQ(tokenizer->piece(280), "");  // behind the ranks
+  EXPECT_EQ(tokenizer->piece(280), "");  // after the ranks
 
   TokenizerOptions cut = megatron_options();
   cut.vocab_size = 268;  // without "abc", "bc" and ids above
@@ -174,7 +174,7 @@ TEST_F(TiktokenTest, MegatronsHasItsSpecialTokensInFront) {
   EXPECT_EQ(make_tokenizer(usual)->vocab_size(), 131072);
 }
 
-TEST_F(TiktokenTest, OptionsThatDoNotFit) {
+TEST_F(TiktokenTest, InvalidOptions) {
   const auto error = [](const TokenizerOptions& options) {
     return message_of<ConfigError>([&] { make_tokenizer(options); });
   };

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/error.h"
+
 namespace phalanx {
 
 // The ids of tokens that have a meaning of their own; absent where a type has no such token.
@@ -53,6 +55,13 @@ class Tokenizer {
   }
   // The id that closes a document; -1 where there is none.
   std::int32_t end_of_document() const { return special_tokens().eod.value_or(-1); }
+
+ protected:
+  void expect_known(std::int32_t id) const {
+    if (id >= 0 && id < vocab_size()) return;
+    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", name(), id,
+                    vocab_size() - 1);
+  }
 
  private:
   virtual std::vector<std::int32_t> encode_text(std::string_view text,

@@ -17,13 +17,13 @@ std::vector<char32_t> characters_of(std::string_view text) {
   return characters;
 }
 
-TEST(Utf8, EveryCharacterThereAndBack) {
+TEST(Utf8, EveryCharacterRoundTrips) {
   for (char32_t character = 0; character <= 0x10ffff; character += character < 0x3000 ? 1 : 7) {
     if (character >= 0xd800 && character <= 0xdfff) continue;
     std::string text = utf8_of(character);
     EXPECT_EQ(utf8_length(text), text.size());
     EXPECT_THAT(characters_of(text + "a"), ElementsAre(character, U'a'));
-    // Without its last byte, each byte is bad by itself.
+    // Without the last byte, each remaining byte is invalid alone.
     if (text.size() > 1) {
       text.pop_back();
       EXPECT_EQ(characters_of(text), std::vector<char32_t>(text.size(), 0xfffd));
@@ -31,7 +31,7 @@ TEST(Utf8, EveryCharacterThereAndBack) {
   }
 }
 
-TEST(Utf8, IllFormedBytesAreReplacedOneByOne) {
+TEST(Utf8, InvalidBytesAreReplacedOneByOne) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("aé日😀"));
   for (const std::string bad : {"\x80", "\xff", "\xc1\x81", "\xe0\x9f\xbf", "\xed\xa0\x80",
@@ -44,7 +44,7 @@ TEST(Utf8, IllFormedBytesAreReplacedOneByOne) {
   EXPECT_EQ(count_characters("aé日😀\xff\xfe"), 6U);
 }
 
-TEST(Utf8, OrByTheLongestBeginningsOfCharacters) {
+TEST(Utf8, InvalidBytesAreReplacedByLongestPrefix) {
   const std::string bad = "\uFFFD";
   for (const auto& [text, expected] :
        std::vector<std::pair<std::string, std::string>>{{"aé日😀", "aé日😀"},

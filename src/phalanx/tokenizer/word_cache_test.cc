@@ -17,19 +17,19 @@ Ids found(const WordCache& cache, const std::string& word, std::size_t readable)
   return {ids.begin(), ids.end()};
 }
 
-TEST(WordCache, GivesBackWhatItWasGiven) {
+TEST(WordCache, ReturnsStoredIds) {
   WordCache cache;
   std::map<std::string, Ids> all;
   std::mt19937 random(1);
   std::size_t known = 0;
   for (int i = 0; i < 20000; ++i) {
-    // Zeros at the end, and prefixes of each other: lengths count.
+    // Trailing zeros, and words that are prefixes of others: the length matters.
     std::string word;
     for (std::size_t n = 1 + random() % WordCache::kLongestWord; n > 0; --n) {
       word.push_back("\0ab"[random() % 3]);
     }
     if (i % 2 == 0) word = word.substr(0, 1 + random() % 4);
-    // The rest of the text is no part of the word.
+    // The rest of the text is not part of the word.
     const std::string text = word + std::string(32, static_cast<char>(random()));
     const auto key = WordCache::key_of(std::string_view(text).substr(0, word.size()), text.size());
     ASSERT_EQ(key, WordCache::key_of(word, word.size()));
@@ -44,7 +44,7 @@ TEST(WordCache, GivesBackWhatItWasGiven) {
       cache.insert(key, fresh);
       all[word] = fresh;
       ASSERT_EQ(found(cache, word, word.size()), fresh);
-    } else if (!ids.empty()) {  // else forgotten
+    } else if (!ids.empty()) {  // else evicted
       ASSERT_EQ(ids, entry->second);
       ++known;
     }

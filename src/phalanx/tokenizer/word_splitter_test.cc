@@ -66,7 +66,7 @@ TEST(WordSplitter, KnowsUnicode) {
               ElementsAre("\U0001f600\U0001f601", " \U0001d400"));
 }
 
-TEST(WordSplitter, WhiteSpaceIsUnicodesProperty) {
+TEST(WordSplitter, WhiteSpaceIsTheUnicodeProperty) {
   const std::vector<std::string> spaces = {
       "\t",     "\n",     "\v",     "\f",     "\r",     " ",      "\u0085", "\u00a0",
       "\u1680", "\u2000", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
@@ -87,7 +87,7 @@ TEST(WordSplitter, ARunOfInvalidBytesIsAWord) {
   EXPECT_THAT(split("\xe4\xb8"
                     "a"),
               ElementsAre("\xe4\xb8", "a"));
-  // What a lax decoder would read as a character would join the "!".
+  // If these were decoded as characters, they would join the "!".
   const std::vector<std::string> forbidden = {
       "\xc0\xaf",         "\xc1\xbf",        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",  // overlong
       "\xed\xa0\x80",     "\xed\xbf\xbf",                                         // surrogates
@@ -98,7 +98,7 @@ TEST(WordSplitter, ARunOfInvalidBytesIsAWord) {
               ElementsAre("\xf4\x8f\xbf\xbf", "\xff"));  // U+10FFFF itself is a character
 }
 
-TEST(WordSplitter, LongRunsNeedNoStack) {
+TEST(WordSplitter, LongRunsDoNotUseTheStack) {
   const std::string letters(1 << 20, 'a');
   const std::string spaces(1 << 20, ' ');
   EXPECT_THAT(split(letters), ElementsAre(letters));
@@ -122,7 +122,7 @@ TEST(MatchCursor, LeavesGaps) {
   EXPECT_EQ(matches("-", "-a--b-"), (Pairs{{0, 1}, {2, 3}, {3, 4}, {5, 6}}));
   EXPECT_EQ(matches("b", "aaa"), (Pairs{}));
   EXPECT_EQ(matches("b", ""), (Pairs{}));
-  EXPECT_EQ(matches("(?<=a)b", "abb"), (Pairs{{1, 2}}));  // sees what lies before
+  EXPECT_EQ(matches("(?<=a)b", "abb"), (Pairs{{1, 2}}));  // sees the text before it
 }
 
 TEST(MatchCursor, EmptyMatchesAdvanceByCharacters) {
@@ -132,7 +132,7 @@ TEST(MatchCursor, EmptyMatchesAdvanceByCharacters) {
   EXPECT_EQ(matches("$", "ab"), (Pairs{{2, 2}}));
 }
 
-TEST(WordCursor, WhatNoMatchCoversIsAWord) {
+TEST(WordCursor, TextBetweenMatchesIsAWord) {
   const auto words = [](const std::string& pattern, std::string_view text) {
     const WordSplitter splitter(pattern);
     WordCursor cursor(splitter, text);
@@ -148,19 +148,19 @@ TEST(WordCursor, WhatNoMatchCoversIsAWord) {
   EXPECT_THAT(words("^", "ab"), ElementsAre("ab"));
 }
 
-TEST(WordSplitter, APatternThatIsNoneIsAnError) {
+TEST(WordSplitter, AnInvalidPatternIsAnError) {
   EXPECT_THAT(
       message_of<ConfigError>([] { WordSplitter("a(b", "file.json: node"); }),
       testing::AllOf(testing::StartsWith("file.json: node: "), testing::HasSubstr("byte 3")));
 }
 
-TEST(WordSplitter, LongRunsAreNoWildPattern) {
+TEST(WordSplitter, LongRunsStayWithinTheLimit) {
   const std::string spaces(20'000'000, ' ');
   EXPECT_EQ(matches(pattern_named("llama3"), spaces + "x"),
             (Pairs{{0, spaces.size() - 1}, {spaces.size() - 1, spaces.size() + 1}}));
 }
 
-TEST(WordSplitter, APatternThatGoesWildIsStopped) {
+TEST(WordSplitter, ExcessiveBacktrackingIsStopped) {
   const std::string text = std::string(40, 'a') + "b";
   EXPECT_THAT(message_of<DataError>([&] { matches("(?:a+)+$", text); }),
               testing::HasSubstr("limit exceeded"));
@@ -168,7 +168,7 @@ TEST(WordSplitter, APatternThatGoesWildIsStopped) {
               testing::HasSubstr("limit exceeded"));
 }
 
-TEST(LastWordEnd, BothSidesHaveTheWordsOfTheWhole) {
+TEST(LastWordEnd, BothSidesTogetherHaveTheSameWords) {
   const std::vector<std::string> pieces = {
       "a",      "b's",    "12",     "!",        " ",      "  ",     "\n",        "\r\n",
       "\t",     "\x01",   "\xff",   "\xe4\xb8", "\u4e16", "\u3002", "\u3000",    "\u00a0",

@@ -136,10 +136,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceCase letter_case, std::vector<st
 }
 
 const std::string& WordPieceTokenizer::token(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", name(), id,
-                    vocab_size() - 1);
-  }
+  expect_known(id);
   return tokens_[static_cast<std::size_t>(id)];
 }
 

@@ -69,7 +69,7 @@ TEST(WordPieceTokenizer, LongWordsAreUnknown) {
   EXPECT_THAT(tokenizer.encode(std::string(201, 'a')), ElementsAre(1));
 }
 
-TEST(WordPieceTokenizer, AppendsWhatIsAbsent) {
+TEST(WordPieceTokenizer, AppendsMissingSpecialTokens) {
   const auto tokenizer = lower_case_tokenizer(2);
   EXPECT_EQ(tokenizer.vocab_size(), 29);
   EXPECT_EQ(tokenizer.piece(25), "[BOS]");
@@ -91,7 +91,7 @@ TEST(WordPieceTokenizer, AppendsWhatIsAbsent) {
               HasSubstr("--vocab-extra-ids -1"));
 }
 
-TEST(WordPieceTokenizer, TheFileAlone) {
+TEST(WordPieceTokenizer, AddsNothingToTheFile) {
   const WordPieceTokenizer tokenizer(WordPieceCase::kLower, kTokens, {.bos_and_eos = false},
                                      "vocab.txt");
   EXPECT_EQ(tokenizer.vocab_size(), 25);
@@ -123,8 +123,8 @@ TEST(WordPieceTokenizer, Decodes) {
   }
 }
 
-// What the library's cleanup does to a token and the blank before it.
-TEST(WordPieceTokenizer, DecodingTakesBlanksAway) {
+// The library's cleanup of a token and the blank before it.
+TEST(WordPieceTokenizer, DecodingRemovesBlanks) {
   auto tokens = kTokens;
   tokens.insert(tokens.end(), {"n't", "'m", "'s", "'ve", "'re", "?", ".", "do not"});
   const WordPieceTokenizer tokenizer(WordPieceCase::kLower, tokens, {}, "vocab.txt");
@@ -137,8 +137,8 @@ TEST(WordPieceWords, LowerCaseInContext) {
   EXPECT_THAT(words_of("Ünïcode İ", true), ElementsAre("unicode", "i"));
 }
 
-TEST(WordPieceWords, WhatCuts) {
-  // Kana and hangul are no ideographs; U+2028 is white space, U+0085 a control character.
+TEST(WordPieceWords, CutsAtSpacesPunctuationAndIdeographs) {
+  // Kana and hangul are not ideographs; U+2028 is white space, U+0085 a control character.
   EXPECT_THAT(words_of("a日本b カナ 한국\u2028x\u0085y", false),
               ElementsAre("a", "日", "本", "b", "カナ", "한국", "xy"));
   EXPECT_THAT(words_of("$5^a`b~c—d¿", false),
@@ -150,7 +150,7 @@ TEST(WordPieceWords, WhatCuts) {
   EXPECT_THAT(words_of("\u0301 \t\r\n", true), IsEmpty());
 }
 
-// Every word is well-formed, not empty, and holds no white space, whatever the bytes are.
+// For any bytes, words are well-formed, not empty and without white space.
 TEST(WordPieceWords, RandomBytes) {
   std::uint32_t state = 1;
   for (int round = 0; round < 300; ++round) {

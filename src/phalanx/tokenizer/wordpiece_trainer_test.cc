@@ -81,7 +81,7 @@ TEST(WordPieceTrainer, OptionsOutOfRange) {
   EXPECT_THAT(fault({.vocab_size = 9, .limit_alphabet = 0}), HasSubstr("--limit-alphabet 0"));
 }
 
-TEST(WordPieceTrainer, ItsFileIsATokenizers) {
+TEST(WordPieceTrainer, ATokenizerReadsItsFile) {
   const TemporaryDirectory directory;
   const auto vocab = directory.file("vocab.txt");
   WordPieceTrainer trainer({.vocab_size = 1000});

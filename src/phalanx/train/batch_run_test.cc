@@ -22,22 +22,15 @@ class BatchRunTest : public RunTest {
  protected:
   // Batches of 4, 8 and 12 samples: 3, 2 and 2 iterations, 52 of 60 samples. With dropout.
   TrainConfig config(const std::string& save, const Layout& layout = {}) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    c.layout.global_batch_size = 12;
-    c.layout.rampup_batch_size = {"4", "4", "24"};
-    c.run.train_iters = 0;
-    c.run.train_samples = 60;
-    c.run.eval_iters = 0;
-    c.optimizer.lr_warmup_iters = 0;
-    c.optimizer.lr_warmup_samples = 8;
+    TrainConfig c = with_flags(
+        RunTest::config(save),
+        "--micro-batch-size 1 --global-batch-size 12 --rampup-batch-size 4 4 24 --train-iters 0 "
+        "--train-samples 60 --eval-iters 0 --lr-warmup-iters 0 --lr-warmup-samples 8");
     if (layout.pipeline > 1) c.model.num_layers = 4;
     return with_layout(std::move(c), layout);
   }
   static TrainConfig asynchronous(TrainConfig c) {
-    c.model.untie_embeddings_and_output_weights = true;
-    c.optimizer.clip_grad = 0.0;
-    c.layout.pipeline_drain_interval = 2;
+    set_flags(c, "--untie-embeddings-and-output-weights --clip-grad 0 --pipeline-drain-interval 2");
     return c;
   }
 
@@ -135,8 +128,7 @@ TEST_F(BatchRunTest, ARampResumesAnywhere) {
 }
 
 TEST_F(BatchRunTest, WhatWasTrainedWithAnotherBatchIsSavedFirst) {
-  TrainConfig c = config("run");
-  c.run.save_interval = 3;
+  TrainConfig c = with_flags(config("run"), "--save-interval 3");
   const std::string said = said_by(c);
   EXPECT_THAT(said, HasSubstr("setting training iterations to 7\n"));
   EXPECT_THAT(said, HasSubstr("global batch size is 8 from iteration 4 on (12 samples consumed)"));
@@ -157,10 +149,8 @@ TEST_F(BatchRunTest, WhatWasTrainedWithAnotherBatchIsSavedFirst) {
 
 // 200 samples end at 196.
 TEST_F(BatchRunTest, OnlyWholeBatchesAreTrained) {
-  TrainConfig c = config("run");
-  c.model.num_layers = 1;
-  c.layout.rampup_batch_size = {"4", "4", "60"};
-  c.run.train_samples = 200;
+  TrainConfig c =
+      with_flags(config("run"), "--num-layers 1 --rampup-batch-size 4 4 60 --train-samples 200");
   EXPECT_THAT(said_by(c), HasSubstr("setting training iterations to 23\n"));
   EXPECT_EQ(CheckpointReader::open(path("run")).manifest().consumed_train_samples, 196);
 }
@@ -168,17 +158,13 @@ TEST_F(BatchRunTest, OnlyWholeBatchesAreTrained) {
 // The same batches, given in iterations and as a table of tokens.
 TEST_F(BatchRunTest, TheBatchesDecideHoweverTheyAreSaid) {
   train(config("ramp"));
-  TrainConfig steps = config("steps");
-  steps.layout.rampup_batch_size.clear();
-  steps.layout.global_batch_size = 0;
+  TrainConfig steps = with_flags(config("steps"), "--rampup-batch-size --global-batch-size 0");
   steps.layout.step_batch_size_schedule = {"0:4 288:8", "576:12"};
   train(steps);
   expect_same_run("steps", "ramp");
 
-  TrainConfig iterations = config("iterations");
-  iterations.run.train_samples = 0;
-  iterations.run.train_iters = 6;
-  iterations.optimizer.lr_warmup_samples = 0;
+  TrainConfig iterations =
+      with_flags(config("iterations"), "--train-samples 0 --train-iters 6 --lr-warmup-samples 0");
   train(iterations);
   EXPECT_EQ(metric("iterations", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 40}));
   resolve(iterations, true);
@@ -187,10 +173,7 @@ TEST_F(BatchRunTest, TheBatchesDecideHoweverTheyAreSaid) {
 }
 
 TEST_F(BatchRunTest, EvaluationsHaveTheLastBatch) {
-  TrainConfig c = config("run");
-  c.run.eval_iters = 2;
-  c.run.eval_interval = 2;
-  train(c);
+  train(with_flags(config("run"), "--eval-iters 2 --eval-interval 2"));
   const Manifest manifest = CheckpointReader::open(path("run")).manifest();
   // After iterations 2, 4 and 6; the last checkpoint is written before the last evaluation.
   EXPECT_EQ(manifest.consumed_valid_samples, 3 * 2 * 12);
@@ -203,8 +186,7 @@ TEST_F(BatchRunTest, OtherBatchesOnResumeAreSaid) {
   c.run.load = c.run.save;
   c.run.exit_interval = 3;
   train(c);
-  c.run.exit_interval = 0;
-  c.layout.rampup_batch_size = {"2", "2", "10"};
+  set_flags(c, "--exit-interval 0 --rampup-batch-size 2 2 10");
   const std::string said = said_by(c);
   EXPECT_THAT(said, HasSubstr("--rampup-batch-size is 2 2 10, the checkpoint of iteration 3 was "
                               "made with 4 4 24"));
@@ -212,10 +194,7 @@ TEST_F(BatchRunTest, OtherBatchesOnResumeAreSaid) {
 }
 
 TEST_F(BatchRunTest, BatchesAreRoundedDownToTheRanks) {
-  TrainConfig c = config("rounded");
-  c.layout.micro_batch_size = 3;
-  c.layout.decrease_batch_size_if_needed = true;
-  train(c);
+  train(with_flags(config("rounded"), "--micro-batch-size 3 --decrease-batch-size-if-needed"));
   // 4, 8 and 12 samples in microbatches of 3.
   EXPECT_EQ(metric("rounded", "consumed_samples"),
             (std::vector<Json>{3, 6, 9, 12, 18, 24, 36, 48, 60}));
@@ -245,8 +224,7 @@ TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
   EXPECT_EQ(ramp.programs[1].bytes.total(), ramp.bytes.total());
   // The largest need not be the last.
   const MemoryPlan falling = planned([](TrainConfig& c) {
-    c.layout.rampup_batch_size.clear();
-    c.layout.global_batch_size = 0;
+    set_flags(c, "--rampup-batch-size --global-batch-size 0");
     c.layout.step_batch_size_schedule = {"0:12 288:2"};
   });
   EXPECT_EQ(falling.programs[falling.largest].size, (ProgramSize{1, 12}));
@@ -257,15 +235,12 @@ TEST_F(BatchRunTest, ThePlanIsTheMostOfAllPrograms) {
 // A run compares what it uses with its plan after every program: it passes with batches that rise,
 // and with batches that fall.
 TEST_F(BatchRunTest, ArenasReachThePlan) {
-  TrainConfig c = config("rising", {.pipeline = 4});
-  c.layout.rampup_batch_size = {"2", "2", "24"};
-  c.run.train_samples = 40;
-  c.run.eval_iters = 1;
-  c.run.eval_interval = 3;
+  TrainConfig c =
+      with_flags(config("rising", {.pipeline = 4}),
+                 "--rampup-batch-size 2 2 24 --train-samples 40 --eval-iters 1 --eval-interval 3");
   train(c);
   c.run.save = path("falling");
-  c.layout.rampup_batch_size.clear();
-  c.layout.global_batch_size = 0;
+  set_flags(c, "--rampup-batch-size --global-batch-size 0");
   c.layout.step_batch_size_schedule = {"0:12 576:2"};
   train(c);
 }

@@ -27,15 +27,10 @@ class LossScaleTest : public RunTest {
   // Begins with a scale that overflows, falls to one that does not, and grows after two clean
   // steps.
   TrainConfig fp16(const std::string& save) const {
-    TrainConfig c = config(save);
-    c.layout.micro_batch_size = 1;
-    c.model.fp16 = true;
-    c.run.train_iters = 14;
-    c.run.eval_iters = 0;
-    c.optimizer.lr = 1e-3;
+    TrainConfig c = with_flags(config(save),
+                               "--micro-batch-size 1 --fp16 --train-iters 14 --eval-iters 0 --lr "
+                               "1e-3 --loss-scale-window 2 --hysteresis 2");
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 40);
-    c.optimizer.loss_scale_window = 2;
-    c.optimizer.hysteresis = 2;
     return c;
   }
   std::vector<bool> skipped(const std::string& save) const {
@@ -64,8 +59,7 @@ TEST_F(LossScaleTest, AConstantPowerOfTwoChangesNoBit) {
 TEST_F(LossScaleTest, Fp16FollowsFp32) {
   TrainConfig c = config("wide");
   pretrain(c);
-  c.model.fp16 = true;
-  c.optimizer.initial_loss_scale = 1024.0;
+  set_flags(c, "--fp16 --initial-loss-scale 1024");
   c.run.save = path("narrow");
   pretrain(c);
   EXPECT_EQ(skipped("narrow"), std::vector<bool>(6, false));
@@ -77,9 +71,8 @@ TEST_F(LossScaleTest, Fp16FollowsFp32) {
 // scale, down to the smallest. Samples are consumed; schedule, Adam and weights do not change.
 TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
   for (const Layout& layout : {Layout{}, kSequence, kSharded, kGathered}) {
-    TrainConfig c = with_layout(fp16("run"), layout);
-    c.run.train_iters = 6;
-    c.optimizer.lr_warmup_iters = 2;
+    TrainConfig c =
+        with_flags(with_layout(fp16("run"), layout), "--train-iters 6 --lr-warmup-iters 2");
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
     c.optimizer.min_loss_scale = std::ldexp(1.0, 58);
     c.optimizer.hysteresis = 3;
@@ -100,11 +93,7 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     EXPECT_EQ(manifest.optimizer.hysteresis, -3);
     // The weights are those that were drawn.
     c.run.save = path("start");
-    c.optimizer.loss_scale = 1.0;
-    c.run.train_iters = 1;
-    c.optimizer.lr = 0.0;
-    c.optimizer.min_lr = 0.0;
-    c.optimizer.lr_warmup_iters = 0;
+    set_flags(c, "--loss-scale 1 --train-iters 1 --lr 0 --min-lr 0 --lr-warmup-iters 0");
     pretrain(c);
     auto found = difference("start", "run");
     std::erase_if(found.tensors, [](const TensorDifference& d) {
@@ -188,10 +177,8 @@ TEST_F(LossScaleTest, ResumesInTheMiddleOfATrajectory) {
 }
 
 TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
-  TrainConfig c = with_layout(fp16(""), kSharded);
-  c.run.train_iters = 4;
-  c.run.log_interval = 2;
-  c.optimizer.log_num_zeros_in_grad = true;
+  TrainConfig c = with_flags(with_layout(fp16(""), kSharded),
+                             "--train-iters 4 --log-interval 2 --log-num-zeros-in-grad");
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
   testing::internal::CaptureStderr();
   pretrain(c);
@@ -221,19 +208,10 @@ TEST_F(LossScaleTest, TheLogCountsSkippedIterations) {
 
 // Without a loss scale there is nothing to lower.
 TEST_F(LossScaleTest, Bf16EndsWhereTheGradientIsNotFinite) {
-  TrainConfig c = with_layout(config("run"), kSharded);
-  c.layout.micro_batch_size = 1;
-  c.model.bf16 = true;
-  c.optimizer.lr = 1e30;
-  c.optimizer.min_lr = 0.0;
-  c.optimizer.lr_warmup_iters = 0;
-  c.optimizer.clip_grad = 0.0;
-  try {
-    pretrain(c);
-    ADD_FAILURE() << "the run went on";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << error.what();
-  }
+  TrainConfig c = with_flags(
+      with_layout(config("run"), kSharded),
+      "--micro-batch-size 1 --bf16 --lr 1e30 --min-lr 0 --lr-warmup-iters 0 --clip-grad 0");
+  EXPECT_NE(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }), "no error");
 }
 
 }  // namespace

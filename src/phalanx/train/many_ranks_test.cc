@@ -40,14 +40,11 @@ class ManyRanksTest : public RunTest {
   // One sample at a time, so that up to four data-parallel ranks have one.
   TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
   TrainConfig config(const Layout& layout, const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(save), "--micro-batch-size 1"), layout);
   }
   // Messages that proceed in pieces while ranks wait, instead of all at once in the last rank.
   static TrainConfig with_large_messages(TrainConfig c) {
-    c.model.hidden_size = 64;
-    c.tokenizer.vocab_size = 4096;
+    set_flags(c, "--hidden-size 64 --vocab-size 4096");
     if (c.layout.ddp_bucket_size > 0) c.layout.ddp_bucket_size = 40000;
     return c;
   }
@@ -125,11 +122,8 @@ TEST_F(ManyRanksTest, ResumeInAnother) {
 TEST_F(ManyRanksTest, ResumeInTheSameIsBitwise) { expect_resume_is_bitwise(config(kEverything)); }
 
 TEST_F(ManyRanksTest, ResumeInTheSameIsBitwiseInBf16) {
-  TrainConfig c = config(kEverything);
-  c.model.bf16 = true;
-  c.layout.recompute_granularity = "full";
-  c.layout.recompute_method = "uniform";
-  expect_resume_is_bitwise(c);
+  expect_resume_is_bitwise(with_flags(
+      config(kEverything), "--bf16 --recompute-granularity full --recompute-method uniform"));
 }
 
 // Sums over data-parallel ranks are in rank order, and norms are sums of blocks that are never cut.
@@ -160,11 +154,7 @@ TEST_F(ManyRanksTest, StartFromTheSameWeights) {
   const auto start = [&](Layout layout, bool bf16) {
     TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, bf16 ? "bf16" : "fp32"));
     c.model.bf16 = bf16;
-    c.run.train_iters = 1;
-    c.optimizer.lr_warmup_iters = 0;
-    c.optimizer.lr = 0.0;
-    c.optimizer.min_lr = 0.0;
-    c.run.eval_iters = 0;
+    set_flags(c, "--train-iters 1 --lr-warmup-iters 0 --lr 0 --min-lr 0 --eval-iters 0");
     c.run.no_save_optim = !bf16;  // with main parameters, but moments differ
     train(c);
   };
@@ -188,8 +178,8 @@ TEST_F(ManyRanksTest, StartFromTheSameWeights) {
 // the same on one rank and on many with the same microbatches.
 TEST_F(ManyRanksTest, LossAveragesOfMaskedTokens) {
   const auto averaged = [&](Layout layout, const std::string& average) {
-    TrainConfig c = config(layout, fmt::format("{}-{}", layout.name, average));
-    c.data.eod_mask_loss = true;
+    TrainConfig c =
+        with_flags(config(layout, fmt::format("{}-{}", layout.name, average)), "--eod-mask-loss");
     c.optimizer.loss_average = average;
     train(c);
   };
@@ -239,22 +229,17 @@ TEST_F(ManyRanksTest, AFinishedRunIsSavedElsewhere) {
 // The gathers of the last step are still under way when the run ends.
 TEST_F(ManyRanksTest, EndWithParametersUnderWay) {
   for (int round = 0; round < 5; ++round) {
-    TrainConfig c = config(kEverything, "");
-    c.layout.ddp_bucket_size = 1000;
-    c.run.eval_iters = 0;
-    c.run.train_iters = 2;
-    c.optimizer.lr_warmup_iters = 0;
-    train(c);
+    train(with_flags(config(kEverything, ""),
+                     "--ddp-bucket-size 1000 --eval-iters 0 --train-iters 2 --lr-warmup-iters 0"));
   }
 }
 
 // A rank that ends, with or without an error, frees its memory only when no other rank can read it.
 TEST_F(ManyRanksTest, MemoryLivesWhileMessagesAreUnderWay) {
   write_dataset("spoilt", 3);
-  TrainConfig c = with_large_messages(config({.data = 4, .sharded = true, .overlaps = true}, ""));
-  c.run.eval_iters = 0;
-  c.run.train_iters = 1;
-  c.optimizer.lr_warmup_iters = 0;
+  TrainConfig c =
+      with_flags(with_large_messages(config({.data = 4, .sharded = true, .overlaps = true}, "")),
+                 "--eval-iters 0 --train-iters 1 --lr-warmup-iters 0");
   for (int round = 0; round < 12; ++round) train(c);
   c.data.data_path = {path("spoilt")};
   c.run.train_iters = 40;
@@ -266,12 +251,8 @@ TEST_F(ManyRanksTest, ACheckpointWaitsForParametersUnderWay) {
   for (const bool overlaps : {false, true}) {
     layout.overlaps = overlaps;
     if (overlaps) layout.name = "under-way";
-    TrainConfig c = with_large_messages(config(layout));
-    c.run.train_iters = 2;
-    c.optimizer.lr_warmup_iters = 0;
-    c.run.eval_iters = 0;
-    c.run.save_interval = 1;
-    train(c);
+    train(with_flags(with_large_messages(config(layout)),
+                     "--train-iters 2 --lr-warmup-iters 0 --eval-iters 0 --save-interval 1"));
   }
   for (const char* iteration : {"/iter_0000001", "/iter_0000002"}) {
     const auto found =
@@ -288,31 +269,17 @@ TEST_F(ManyRanksTest, AFaultOnOneRankEndsAll) {
     TrainConfig c = config(layout);
     c.data.data_path = {path("spoilt")};
     c.run.train_iters = 40;
-    try {
-      pretrain(c);
-      ADD_FAILURE() << layout.name << " did not end";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kBadData) << error.what();
-      EXPECT_NE(std::string(error.what()).find("60000"), std::string::npos) << error.what();
-    }
+    EXPECT_THAT(error_of(ErrorCode::kBadData, [&] { pretrain(c); }), testing::HasSubstr("60000"))
+        << layout.name;
     EXPECT_GT(metrics(layout.name).size(), 0U) << "the fault came before the first step";
   }
 }
 
 TEST_F(ManyRanksTest, AGradientThatIsNotFiniteEndsAll) {
   for (const Layout& layout : {kSequence, kEverything}) {
-    TrainConfig c = config(layout);
-    c.optimizer.lr = 1e30;
-    c.optimizer.min_lr = 0.0;
-    c.optimizer.lr_warmup_iters = 0;
-    c.optimizer.clip_grad = 0.0;
-    c.run.save_interval = 1;
-    try {
-      pretrain(c);
-      ADD_FAILURE() << layout.name << " did not end";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart) << error.what();
-    }
+    TrainConfig c = with_flags(
+        config(layout), "--lr 1e30 --min-lr 0 --lr-warmup-iters 0 --clip-grad 0 --save-interval 1");
+    EXPECT_NE(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }), "no error") << layout.name;
     EXPECT_EQ(metrics(layout.name).back().at("iteration"),
               CheckpointReader::open(c.run.save).manifest().iteration);
   }

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/base/error.h"
 #include "phalanx/checkpoint/info.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
@@ -35,21 +34,17 @@ constexpr Layout kCut{.name = "t2-p2-zero1",
 class OptimizerRunTest : public RunTest {
  protected:
   TrainConfig config(const Layout& layout, const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    c.run.eval_iters = 0;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(save), "--micro-batch-size 1 --eval-iters 0"),
+                       layout);
   }
   TrainConfig sgd(const Layout& layout, const std::string& save, double momentum = 0.9) const {
-    TrainConfig c = config(layout, save);
-    c.optimizer.optimizer = "sgd";
+    TrainConfig c = with_flags(config(layout, save), "--optimizer sgd");
     c.optimizer.sgd_momentum = momentum;
     c.optimizer.lr = 0.1;
     return c;
   }
   static TrainConfig decoupled(TrainConfig c) {
-    c.optimizer.decoupled_lr = 0.03;
-    c.optimizer.decoupled_min_lr = 0.02;
+    set_flags(c, "--decoupled-lr 0.03 --decoupled-min-lr 0.02");
     return c;
   }
   CheckpointReader checkpoint(const std::string& save) const {
@@ -78,19 +73,8 @@ class OptimizerRunTest : public RunTest {
   }
 };
 
-std::string refusal(const TrainConfig& c) {
-  try {
-    pretrain(c);
-    return "accepted";
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-}
-
 TEST_F(OptimizerRunTest, SgdLearnsAndKeepsAMomentumOfEveryWeight) {
-  TrainConfig c = sgd(kOne, "one");
-  c.run.train_iters = 12;
-  train(c);
+  train(with_flags(sgd(kOne, "one"), "--train-iters 12"));
   const auto losses = this->losses("one");
   EXPECT_LT(losses.back(), losses.front() - 0.05);
   const auto weights = static_cast<int>(entries("one").size() / 2);
@@ -119,9 +103,7 @@ TEST_F(OptimizerRunTest, SgdResumesInAnotherLayout) {
   EXPECT_TRUE(equal("moved", "one")) << to_text(difference("moved", "one"));
   train_and_change(sgd(kCut, "cut"), kTwoStages);
   expect_near("cut", "one", "lm_loss", 1e-5);
-  TrainConfig bf16 = sgd(kSharded, "bf16");
-  bf16.model.bf16 = true;
-  expect_resume_is_bitwise(bf16);
+  expect_resume_is_bitwise(with_flags(sgd(kSharded, "bf16"), "--bf16"));
 }
 
 // Without momentum there is no optimizer state.
@@ -134,8 +116,7 @@ TEST_F(OptimizerRunTest, SgdWithoutMomentumKeepsNothing) {
   const RunSetup adam(config(kOne, ""));
   EXPECT_EQ(without.plan_of(0).bytes["optimizer"], 0);
   EXPECT_EQ(2 * with.plan_of(0).bytes["optimizer"], adam.plan_of(0).bytes["optimizer"]);
-  TrainConfig half = sgd(kOne, "half", 0.0);
-  half.model.bf16 = true;
+  TrainConfig half = with_flags(sgd(kOne, "half", 0.0), "--bf16");
   train(half);
   EXPECT_EQ(states("half").size(), 1U);
   EXPECT_EQ(states("half").begin()->first, "main_param");
@@ -143,8 +124,7 @@ TEST_F(OptimizerRunTest, SgdWithoutMomentumKeepsNothing) {
 
 // An overflow changes neither weights nor momenta, as with Adam.
 TEST_F(OptimizerRunTest, SgdSkipsWhatOverflows) {
-  TrainConfig c = sgd(kTwoStages, "fp16");
-  c.model.fp16 = true;
+  TrainConfig c = with_flags(sgd(kTwoStages, "fp16"), "--fp16");
   c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
   c.optimizer.hysteresis = 1;
   train(c);
@@ -165,7 +145,7 @@ TEST_F(OptimizerRunTest, AnotherOptimizersStateIsRefusedOrLeft) {
   EXPECT_THAT(refusal(c), AllOf(HasSubstr("--lr "), HasSubstr("the optimizer is sgd with momentum"),
                                 HasSubstr("made with adam"), HasSubstr("--no-load-optim")));
   c.run.no_load_optim = true;
-  EXPECT_EQ(refusal(c), "accepted");
+  EXPECT_EQ(refusal(c), "no error");
   EXPECT_EQ(states("run").begin()->first, "momentum_buffer");
   EXPECT_EQ(checkpoint("run").manifest().iteration, 8);
 }
@@ -177,11 +157,8 @@ TEST_F(OptimizerRunTest, TheDecoupledRateIsForInputAndOutput) {
       SCOPED_TRACE(fmt::format("{}, {}", layout.name, tied ? "tied" : "untied"));
       TrainConfig c = config(layout, "start");
       c.model.untie_embeddings_and_output_weights = !tied;
-      c.optimizer.lr_warmup_iters = 0;
-      c.optimizer.min_lr = 0.0;
-      c.run.train_iters = 1;
-      TrainConfig start = c;
-      start.optimizer.lr = 0.0;
+      set_flags(c, "--lr-warmup-iters 0 --min-lr 0 --train-iters 1");
+      TrainConfig start = with_flags(c, "--lr 0");
       train(start);
       c.run.save = path("moved");
       c.optimizer.decoupled_lr = 0.0;
@@ -208,11 +185,8 @@ TEST_F(OptimizerRunTest, DecoupledRatesHaveTheSameBitsOnStagesAndResumed) {
   train(config(kOne, "plain"));
   EXPECT_FALSE(equal("plain", "one"));
   testing::internal::CaptureStderr();
-  TrainConfig c = decoupled(config(kOne, ""));
-  c.run.log_interval = 2;
-  c.run.train_iters = 2;
-  c.optimizer.lr_warmup_iters = 1;
-  train(c);
+  train(with_flags(decoupled(config(kOne, "")),
+                   "--log-interval 2 --train-iters 2 --lr-warmup-iters 1"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr(" decoupled learning rate: 2.000000E-02 | global batch size:     4 |"));
 }
@@ -220,14 +194,10 @@ TEST_F(OptimizerRunTest, DecoupledRatesHaveTheSameBitsOnStagesAndResumed) {
 // Learning rate and weight decay change in every iteration. The first step after a checkpoint has
 // the values of its count, with either choice between the flags and the checkpoint.
 TEST_F(OptimizerRunTest, SchedulesGoOnWhereTheyWere) {
-  TrainConfig c = config(kOne, "straight");
-  c.optimizer.lr_decay_style = "WSD";
-  c.optimizer.lr_wsd_decay_style = "minus_sqrt";
-  c.optimizer.lr_wsd_decay_iters = 3;
-  c.optimizer.lr_warmup_iters = 1;
-  c.optimizer.weight_decay_incr_style = "linear";
-  c.optimizer.start_weight_decay = 0.0;
-  c.optimizer.end_weight_decay = 10.0;
+  TrainConfig c = with_flags(config(kOne, "straight"),
+                             "--lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
+                             "--lr-wsd-decay-iters 3 --lr-warmup-iters 1 --weight-decay-incr-style "
+                             "linear --start-weight-decay 0 --end-weight-decay 10");
   expect_resume_is_bitwise(c);
   const auto rates = numbers("straight", "learning_rate");
   const std::vector<double> expected = {
@@ -241,11 +211,9 @@ TEST_F(OptimizerRunTest, SchedulesGoOnWhereTheyWere) {
   other.run.load = path("kept");
   other.run.exit_interval = 3;
   train(other);
-  other.run.exit_interval = 0;
-  other.optimizer.weight_decay_incr_style = "constant";
-  other.optimizer.start_weight_decay.reset();
-  other.optimizer.end_weight_decay.reset();
-  other.optimizer.lr_wsd_decay_style = "exponential";
+  set_flags(other,
+            "--exit-interval 0 --weight-decay-incr-style constant --start-weight-decay "
+            "--end-weight-decay --lr-wsd-decay-style exponential");
   EXPECT_THAT(refusal(other), AllOf(HasSubstr("--lr-wsd-decay-style"), HasSubstr("checkpoint\n"),
                                     HasSubstr("--use-checkpoint-opt_param-scheduler")));
   other.optimizer.use_checkpoint_opt_param_scheduler = true;

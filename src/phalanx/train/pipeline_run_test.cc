@@ -23,19 +23,14 @@ class PipelineRunTest : public RunTest {
  protected:
   // Four layers, four microbatches of a sample.
   TrainConfig config(const Layout& layout, const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.model.num_layers = 4;
-    c.layout.micro_batch_size = 1;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(save), "--num-layers 4 --micro-batch-size 1"),
+                       layout);
   }
   TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
   TrainConfig asynchronous(const Layout& layout, const std::string& save) const {
-    TrainConfig c = config(layout, save);
-    c.model.untie_embeddings_and_output_weights = true;
-    c.optimizer.clip_grad = 0.0;
-    c.layout.pipeline_drain_interval = 2;
-    c.run.eval_interval = 0;
-    return c;
+    return with_flags(config(layout, save),
+                      "--untie-embeddings-and-output-weights --clip-grad 0 "
+                      "--pipeline-drain-interval 2 --eval-interval 0");
   }
 
   // Compares the metrics of two runs and what they saved.
@@ -75,28 +70,21 @@ TEST_F(PipelineRunTest, TrainsAsOneRankDoes) {
 // Wherever the layers are cut.
 TEST_F(PipelineRunTest, StagesOfOtherSizesTrainAsOneRankDoes) {
   train(config(kOne));
-  TrainConfig uneven = config(kTwoStages);
-  uneven.layout.decoder_first_pipeline_num_layers = 3;
-  train(uneven);
+  train(with_flags(config(kTwoStages), "--decoder-first-pipeline-num-layers 3"));
   expect_same_run("p2", "one");
-  TrainConfig standalone = config({.name = "p3", .pipeline = 3});
-  standalone.layout.standalone_embedding_stage = true;
-  standalone.layout.recompute_granularity = "full";
-  standalone.layout.recompute_method = "uniform";
-  train(standalone);
+  train(with_flags(
+      config({.name = "p3", .pipeline = 3}),
+      "--standalone-embedding-stage --recompute-granularity full --recompute-method uniform"));
   expect_same_run("p3", "one");
 }
 
 // A step that overflows on one stage is skipped by all.
 TEST_F(PipelineRunTest, SkipsAndScalesAsOneRankDoes) {
   const auto scaled = [&](const Layout& layout) {
-    TrainConfig c = config(layout);
-    c.model.fp16 = true;
+    TrainConfig c =
+        with_flags(config(layout),
+                   "--fp16 --loss-scale-window 2 --hysteresis 1 --train-iters 16 --eval-iters 0");
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 30);
-    c.optimizer.loss_scale_window = 2;
-    c.optimizer.hysteresis = 1;
-    c.run.train_iters = 16;
-    c.run.eval_iters = 0;
     train(c);
   };
   scaled(kOne);
@@ -177,8 +165,7 @@ TEST_F(PipelineRunTest, AnEvaluationDrains) {
     TrainConfig c = asynchronous(layout, "drained");
     train(c);
     c.run.save = path("evaluated");
-    c.layout.pipeline_drain_interval = 100;
-    c.run.eval_interval = 2;
+    set_flags(c, "--pipeline-drain-interval 100 --eval-interval 2");
     train(c);
     EXPECT_TRUE(equal("drained", "evaluated")) << layout.name;
     c.run.save = path("filled");
@@ -204,10 +191,8 @@ TEST_F(PipelineRunTest, AFaultOnOneRankEndsAll) {
 // Under an asynchronous schedule one stage sees it first.
 TEST_F(PipelineRunTest, AGradientThatIsNotFiniteEndsAll) {
   for (const Layout& layout : {kTwoStages, kPipeDream}) {
-    TrainConfig c = asynchronous(layout, "");
-    c.optimizer.lr = 1e30;
-    c.optimizer.min_lr = 0.0;
-    c.optimizer.lr_warmup_iters = 0;
+    TrainConfig c =
+        with_flags(asynchronous(layout, ""), "--lr 1e30 --min-lr 0 --lr-warmup-iters 0");
     try {
       pretrain(c);
       ADD_FAILURE() << layout.name << " did not end";

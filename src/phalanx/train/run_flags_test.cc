@@ -51,38 +51,29 @@ class RunFlagsTest : public RunTest {
     return diary;
   }
   TrainConfig config(const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    return c;
+    return with_flags(RunTest::config(save), "--micro-batch-size 1");
   }
   // The gradient is not finite from the second iteration on.
   static TrainConfig exploding(TrainConfig c) {
-    c.optimizer.lr = 1e30;
-    c.optimizer.min_lr = 0.0;
-    c.optimizer.lr_warmup_iters = 0;
-    c.optimizer.clip_grad = 0.0;
+    set_flags(c, "--lr 1e30 --min-lr 0 --lr-warmup-iters 0 --clip-grad 0");
     return c;
   }
 };
 
 TEST_F(RunFlagsTest, WhatIsNotFiniteHasAName) {
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2, .data = 2, .sharded = true}}) {
-    try {
-      pretrain(exploding(with_layout(config(layout.name), layout)));
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kDoNotRestart);
-      EXPECT_THAT(error.what(), HasSubstr("iteration 2: the loss or gradient is not finite"));
-      EXPECT_THAT(error.what(), HasSubstr("forward pass of microbatch 0, on rank 0"));
-    }
+    EXPECT_THAT(error_of(ErrorCode::kDoNotRestart,
+                         [&] { pretrain(exploding(with_layout(config(layout.name), layout))); }),
+                testing::AllOf(HasSubstr("iteration 2: the loss or gradient is not finite"),
+                               HasSubstr("forward pass of microbatch 0, on rank 0")))
+        << layout.name;
   }
 }
 
 // Such steps are skipped and counted, as with a loss scale.
 TEST_F(RunFlagsTest, WithoutTheCheckStepsAreSkipped) {
-  TrainConfig c = exploding(config("run"));
-  c.run.no_check_for_nan_in_loss_and_grad = true;
-  c.run.log_interval = 6;
+  TrainConfig c =
+      with_flags(exploding(config("run")), "--no-check-for-nan-in-loss-and-grad --log-interval 6");
   testing::internal::CaptureStderr();
   const Diary diary = diary_of(c);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
@@ -96,8 +87,7 @@ TEST_F(RunFlagsTest, WithoutTheCheckStepsAreSkipped) {
 }
 
 TEST_F(RunFlagsTest, IterationsThatAreLeftOutConsumeTheirSamples) {
-  TrainConfig c = config("whole");
-  c.run.iterations_to_skip = {"3", "4", "900"};
+  TrainConfig c = with_flags(config("whole"), "--iterations-to-skip 3 4 900");
   const Diary diary = diary_of(c);
   std::vector<std::int64_t> iterations;
   for (const IterationReport& report : diary.iterations) iterations.push_back(report.iteration);
@@ -126,11 +116,8 @@ TEST_F(RunFlagsTest, IterationsThatAreLeftOutConsumeTheirSamples) {
 
 // A step after a skipped one has the same samples as without skipping.
 TEST_F(RunFlagsTest, ThoseBehindHaveTheirOwnSamples) {
-  TrainConfig c = config("whole");
-  c.optimizer.lr_decay_style = "constant";
-  c.optimizer.lr = 1e-9;
-  c.optimizer.min_lr = 0.0;
-  c.optimizer.lr_warmup_iters = 0;
+  TrainConfig c = with_flags(config("whole"),
+                             "--lr-decay-style constant --lr 1e-9 --min-lr 0 --lr-warmup-iters 0");
   train(c);
   c.run.save = path("without");
   c.run.iterations_to_skip = {"1", "3"};
@@ -151,9 +138,7 @@ TEST_F(RunFlagsTest, RefusesWhatIsNoIteration) {
     c.run.iterations_to_skip = {"2", word};
     EXPECT_THROW(resolve(c, true), ConfigError) << word;
   }
-  TrainConfig c = config("");
-  c.run.skip_train = true;
-  c.run.eval_iters = 0;
+  TrainConfig c = with_flags(config(""), "--skip-train --eval-iters 0");
   EXPECT_THROW(resolve(c, true), ConfigError);
 }
 
@@ -179,15 +164,11 @@ TEST_F(RunFlagsTest, WithoutTrainingOnlyTheLastEvaluationsAreMade) {
 // One rank has the value of the closed form, and all layouts have it up to rounding.
 TEST_F(RunFlagsTest, TheNormOfTheWeightsIsTheSameInEveryLayout) {
   const auto norms = [&](const Layout& layout, bool bf16) {
-    TrainConfig c = config("");
-    c.model.num_layers = 4;
+    TrainConfig c =
+        with_flags(config(""),
+                   "--num-layers 4 --hidden-dropout 0 --attention-dropout 0 --train-iters 2 "
+                   "--eval-iters 0 --lr-warmup-iters 0 --log-params-norm");
     c.model.bf16 = bf16;
-    c.model.hidden_dropout = 0.0;
-    c.model.attention_dropout = 0.0;
-    c.run.train_iters = 2;
-    c.run.eval_iters = 0;
-    c.optimizer.lr_warmup_iters = 0;
-    c.optimizer.log_params_norm = true;
     std::vector<double> found;
     for (const auto& report : diary_of(with_layout(c, layout)).iterations) {
       found.push_back(report.parameters_norm.value());
@@ -216,8 +197,7 @@ TEST_F(RunFlagsTest, TheNormOfTheWeightsIsTheSameInEveryLayout) {
       }
     }
   }
-  TrainConfig c = config("");
-  c.optimizer.log_params_norm = true;
+  TrainConfig c = with_flags(config(""), "--log-params-norm");
   const RunSetup setup(c);
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
@@ -234,8 +214,8 @@ TEST_F(RunFlagsTest, TheNormOfTheWeightsIsTheSameInEveryLayout) {
 }
 
 TEST_F(RunFlagsTest, ReplicasAreCompared) {
-  TrainConfig c = with_layout(config("run"), {.tensor = 2, .data = 2, .sharded = true});
-  c.run.check_weight_hash_across_dp_replicas_interval = 2;
+  TrainConfig c = with_flags(with_layout(config("run"), {.tensor = 2, .data = 2, .sharded = true}),
+                             "--check-weight-hash-across-dp-replicas-interval 2");
   train(c);
   const RunSetup setup(c);
   const auto compare = [&](int rank_of_fault) {
@@ -253,22 +233,15 @@ TEST_F(RunFlagsTest, ReplicasAreCompared) {
     });
   };
   compare(-1);
-  try {
-    compare(3);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kTemporary);
-    EXPECT_THAT(error.what(), HasSubstr("after iteration 12: rank 3 (tp 1, pp 0, dp 1) has other "
-                                        "bits of decoder.layers.0.input_layernorm.bias"));
-    EXPECT_THAT(error.what(), HasSubstr("is suspicious. Start again, without that machine"));
-  }
+  EXPECT_THAT(error_of(ErrorCode::kTemporary, [&] { compare(3); }),
+              testing::AllOf(HasSubstr("after iteration 12: rank 3 (tp 1, pp 0, dp 1) has other "
+                                       "bits of decoder.layers.0.input_layernorm.bias"),
+                             HasSubstr("is suspicious. Start again, without that machine")));
 }
 
 // A checkpoint that was saved after the ranks were last the same may be wrong.
 TEST_F(RunFlagsTest, ADifferenceNamesTheCheckpointToStartFrom) {
-  TrainConfig c = config("run");
-  c.run.save_interval = 2;
-  train(c);
+  train(with_flags(config("run"), "--save-interval 2"));
   const std::string save = path("run");
   const std::string run = CheckpointReader::open(save).manifest().run_id;
   EXPECT_THAT(
@@ -286,9 +259,7 @@ TEST_F(RunFlagsTest, ADifferenceNamesTheCheckpointToStartFrom) {
 
 // Keys and values of one group on two tensor-parallel ranks.
 TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
-  TrainConfig c = config("run");
-  c.model.group_query_attention = true;
-  c.model.num_query_groups = 1;
+  TrainConfig c = with_flags(config("run"), "--group-query-attention --num-query-groups 1");
   const RunSetup setup(with_layout(c, {.tensor = 2}));
   // An element of linear_qkv: this many before its end.
   const auto compare = [&](std::int64_t from_end) {
@@ -310,14 +281,8 @@ TEST_F(RunFlagsTest, RowsOfSeveralRanksAreCompared) {
   const std::int64_t common = 2 * setup.config.model.kv_channels * setup.config.model.hidden_size;
   compare(common + 1);  // what the rank has alone
   for (const std::int64_t from_end : {common, std::int64_t{1}}) {
-    try {
-      compare(from_end);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kTemporary);
-      EXPECT_THAT(error.what(),
-                  HasSubstr("other bits of decoder.layers.1.self_attention.linear_qkv.weight"));
-    }
+    EXPECT_THAT(error_of(ErrorCode::kTemporary, [&] { compare(from_end); }),
+                HasSubstr("other bits of decoder.layers.1.self_attention.linear_qkv.weight"));
   }
 }
 
@@ -337,20 +302,14 @@ TEST_F(RunFlagsTest, HoldersOfASharedParameterAreCompared) {
     });
   };
   compare(false);
-  try {
-    compare(true);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kTemporary);
-    EXPECT_THAT(error.what(), HasSubstr("other bits of embedding.word_embeddings.weight"));
-  }
+  EXPECT_THAT(error_of(ErrorCode::kTemporary, [&] { compare(true); }),
+              HasSubstr("other bits of embedding.word_embeddings.weight"));
 }
 
 // Where --load has nothing the run begins as with --finetune; otherwise it resumes from --load.
 TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   train(config("pretrained"));
-  TrainConfig c = config("finetuned");
-  c.run.seed = 99;
+  TrainConfig c = with_flags(config("finetuned"), "--seed 99");
   c.run.load = path("pretrained");
   c.run.finetune = true;
   train(c);
@@ -370,12 +329,8 @@ TEST_F(RunFlagsTest, BeginsFromPretrainedWeights) {
   EXPECT_TRUE(equal("unloaded", "finetuned"));
   c.run.save = path("other");
   c.run.pretrained_checkpoint = path("nothing");
-  try {
-    pretrain(c);
-    FAIL();
-  } catch (const InputMissingError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--pretrained-checkpoint"));
-  }
+  EXPECT_THAT(error_of<InputMissingError>([&] { pretrain(c); }),
+              HasSubstr("--pretrained-checkpoint"));
 }
 
 // A sink that fails at its n-th call.

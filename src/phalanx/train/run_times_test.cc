@@ -6,7 +6,6 @@
 
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/metrics/tensorboard_test_support.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/train/test_support.h"
 
@@ -41,10 +40,8 @@ class RunTimesTest : public RunTest {
 
 TEST_F(RunTimesTest, EveryRankHasItsRowsAndTheBitsStay) {
   train(of_four("plain"));
-  TrainConfig c = of_four("timed");
-  c.run.log_interval = 3;
-  c.run.timing_log_level = 2;
-  c.run.timing_log_option = "all";
+  TrainConfig c =
+      with_flags(of_four("timed"), "--log-interval 3 --timing-log-level 2 --timing-log-option all");
   c.run.tensorboard_dir = path("tensorboard");
   c.run.log_timers_to_tensorboard = true;
   const std::string text = said_by(c);
@@ -76,9 +73,7 @@ TEST_F(RunTimesTest, EveryRankHasItsRowsAndTheBitsStay) {
 }
 
 TEST_F(RunTimesTest, LevelsSayHowMuchIsShown) {
-  TrainConfig c = config("run");
-  c.run.log_interval = 2;
-  c.run.timing_log_level = 1;
+  TrainConfig c = with_flags(config("run"), "--log-interval 2 --timing-log-level 1");
   const std::string some = said_by(c);
   EXPECT_THAT(some, HasSubstr("    forward-backward ........."));
   EXPECT_THAT(some, Not(HasSubstr("forward-compute")));
@@ -100,7 +95,7 @@ TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
   run_local_ranks(1, {}, [&](Communicator& world) {
     const RankCommunicators ranks(setup.grid, world);
     RankArenas arenas(setup.plan_of(0).bytes);
-    const auto backend = make_cpu_backend(1, setup.products.products);
+    const auto backend = setup.device.choice().make_backend(1);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     StepTimers timers;
     RunTimes times(setup, rank, timers, StepTimers::Clock::now());
@@ -135,7 +130,7 @@ TEST_F(RunTimesTest, PartsOfAStepAddUp) {
   run_local_ranks(1, {}, [&](Communicator& world) {
     const RankCommunicators ranks(setup.grid, world);
     RankArenas arenas(setup.plan_of(0).bytes);
-    const auto backend = make_cpu_backend(1, setup.products.products);
+    const auto backend = setup.device.choice().make_backend(1);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
     rank.initialise();
     StepTimers timers;
@@ -168,13 +163,10 @@ TEST_F(RunTimesTest, RecomputationIsTheHardwaresWork) {
   const auto ratio = [&](const std::string& save) {
     return numbers(save, "hfu").back() / numbers(save, "mfu").back();
   };
-  TrainConfig c = config("stored");
-  c.run.train_iters = 1;
-  c.optimizer.lr_warmup_iters = 0;
+  TrainConfig c = with_flags(config("stored"), "--train-iters 1 --lr-warmup-iters 0");
   train(c);
   c.run.save = path("computed");
-  c.layout.recompute_granularity = "full";
-  c.layout.recompute_method = "uniform";
+  set_flags(c, "--recompute-granularity full --recompute-method uniform");
   train(c);
   // The layers' forward passes run twice, so they have four parts instead of three; head and table
   // do not.
@@ -186,8 +178,8 @@ TEST_F(RunTimesTest, RecomputationIsTheHardwaresWork) {
 }
 
 TEST_F(RunTimesTest, LinesOfTheStartAndTheEndAreInMegatronsOrder) {
-  TrainConfig c = with_layout(config("run"), {.tensor = 2, .pipeline = 2});
-  c.run.log_interval = 3;
+  TrainConfig c =
+      with_flags(with_layout(config("run"), {.tensor = 2, .pipeline = 2}), "--log-interval 3");
   const std::string text = said_by(c);
   std::size_t at = 0;
   for (const std::string line :

@@ -42,13 +42,9 @@ TEST(MeasuredCosts, AreMeansByStage) {
 class StepTraceTest : public RunTest {
  protected:
   TrainConfig config(const Layout& layout) const {
-    TrainConfig c = RunTest::config("");
-    c.model.num_layers = 4;
-    c.layout.micro_batch_size = 1;
-    c.layout.global_batch_size = 8;
-    c.run.train_iters = 3;
-    c.run.eval_iters = 0;
-    c.run.eval_interval = 0;
+    TrainConfig c = with_flags(RunTest::config(""),
+                               "--num-layers 4 --micro-batch-size 1 --global-batch-size 8 "
+                               "--train-iters 3 --eval-iters 0 --eval-interval 0");
     c.run.trace = path(fmt::format("{}.json", layout.name));
     return with_layout(std::move(c), layout);
   }
@@ -115,14 +111,10 @@ TEST_F(StepTraceTest, HasThePassesOfAllRanksOfAPipeline) {
 // The last program is drawn: there are programs of one and of two iterations.
 TEST_F(StepTraceTest, IsOfTheLastSteps) {
   const Layout layout{.name = "pipedream", .pipeline = 2, .schedule = "pipedream"};
-  TrainConfig c = config(layout);
-  c.model.untie_embeddings_and_output_weights = true;
-  c.optimizer.clip_grad = 0.0;
+  TrainConfig c = with_flags(config(layout), "--untie-embeddings-and-output-weights --clip-grad 0");
   for (const auto& [iterations, last] : {std::pair{3, 1}, std::pair{6, 2}}) {
     c.run.train_iters = iterations;
-    c.layout.pipeline_drain_interval = 2;
-    c.run.eval_interval = 3;
-    c.run.eval_iters = 1;
+    set_flags(c, "--pipeline-drain-interval 2 --eval-interval 3 --eval-iters 1");
     pretrain(c);
     TrainConfig run = c;
     resolve(run, true);

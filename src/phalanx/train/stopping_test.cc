@@ -34,12 +34,10 @@ class StoppingTest : public RunTest {
  protected:
   // In the order of the file, which does not depend on how much is evaluated.
   TrainConfig config(const Layout& layout, const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    c.model.num_layers = 4;
-    c.run.train_iters = 4;
-    c.data.data_order = "sequential";
-    return with_layout(std::move(c), layout);
+    return with_layout(
+        with_flags(RunTest::config(save),
+                   "--micro-batch-size 1 --num-layers 4 --train-iters 4 --data-order sequential"),
+        layout);
   }
 
   // The results of evaluations and iterations, in order.
@@ -115,8 +113,7 @@ TEST_F(StoppingTest, TheLastIterationsEvaluationIsMadeUpFor) {
 }
 
 TEST_F(StoppingTest, TheFinalEvaluationIsGivenUp) {
-  TrainConfig c = config(kPipeline, "run");
-  c.run.eval_interval = 0;
+  TrainConfig c = with_flags(config(kPipeline, "run"), "--eval-interval 0");
   c.run.eval_iters = kEndless;
   EXPECT_EQ(stop_after(c, "\"iteration\": 4"), RunEnd::kPreempted);
   EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().iteration, 4);
@@ -200,9 +197,7 @@ TEST_F(StoppingTest, BeforeTheFirstStepNothingIsLost) {
 
 // If the signal comes during a save, no step follows: that checkpoint is the last one.
 TEST_F(StoppingTest, ASaveUnderWayIsTheLast) {
-  TrainConfig c = config(kOne, "run");
-  c.run.eval_iters = 0;
-  c.run.save_interval = 2;
+  TrainConfig c = with_flags(config(kOne, "run"), "--eval-iters 0 --save-interval 2");
   const fs::path saved = fs::path(path("run")) / iteration_directory_name(2);
   EXPECT_EQ(pretrain(c, [&] { return fs::exists(saved) ? SIGTERM : 0; }), RunEnd::kPreempted);
   EXPECT_EQ(CheckpointReader::open(c.run.save).manifest().iteration, 2);

@@ -23,18 +23,10 @@ class TargetsTest : public RunTest {
   // Products with sums longer than a block of k and with more tasks than five threads; two
   // microbatches, dropout, attention of several blocks.
   TrainConfig training(const std::string& save) const {
-    TrainConfig c = config(save);
-    c.model.num_layers = 1;
-    c.model.hidden_size = 128;
-    c.model.max_position_embeddings = 128;
-    c.data.seq_length = 128;
-    c.layout.micro_batch_size = 4;
-    c.layout.global_batch_size = 8;
-    c.run.train_iters = 5;
-    c.optimizer.lr = 1e-3;
-    c.optimizer.min_lr = 1e-4;
-    c.run.eval_iters = 0;
-    return c;
+    return with_flags(config(save),
+                      "--num-layers 1 --hidden-size 128 --max-position-embeddings 128 "
+                      "--seq-length 128 --micro-batch-size 4 --global-batch-size 8 "
+                      "--train-iters 5 --lr 1e-3 --min-lr 1e-4 --eval-iters 0");
   }
 
   // Digests of all tensors of the checkpoint: weights, main parameters and moments.
@@ -95,38 +87,28 @@ TEST_F(TargetsTest, Fp32) {
 
 TEST_F(TargetsTest, UnfusedFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  TrainConfig c = training("run");
-  c.model.attention_backend = "unfused";
-  expect_one_result(c, vector_targets());
+  expect_one_result(with_flags(training("run"), "--attention-backend unfused"), vector_targets());
 }
 
 TEST_F(TargetsTest, Bf16StorageMultipliedInFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  TrainConfig c = training("run");
-  c.model.bf16 = true;
-  c.model.matmul_precision = "fp32";
-  expect_one_result(c, vector_targets());
+  expect_one_result(with_flags(training("run"), "--bf16 --matmul-precision fp32"),
+                    vector_targets());
 }
 
 TEST_F(TargetsTest, Fp16StorageMultipliedInFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  TrainConfig c = training("run");
-  c.model.fp16 = true;
-  expect_one_result(c, vector_targets());
+  expect_one_result(with_flags(training("run"), "--fp16"), vector_targets());
 }
 
 TEST_F(TargetsTest, ScalarUnderThreads) {
-  TrainConfig c = training("run");
-  c.run.train_iters = 3;
-  expect_one_result(c, {Target::kScalar});
+  expect_one_result(with_flags(training("run"), "--train-iters 3"), {Target::kScalar});
 }
 
 // A family of products has its own bits, which do not depend on target or threads.
 TEST_F(TargetsTest, Bf16Products) {
   if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
-  TrainConfig c = training("run");
-  c.model.bf16 = true;
-  c.model.matmul_precision = "bf16";
+  TrainConfig c = with_flags(training("run"), "--bf16 --matmul-precision bf16");
   std::vector<Target> targets = cpu::targets_here();
   std::erase_if(targets, [](Target target) { return target < Target::kAvx512Bf16; });
   expect_one_result(c, targets);
@@ -134,10 +116,7 @@ TEST_F(TargetsTest, Bf16Products) {
 
 TEST_F(TargetsTest, AmxProducts) {
   if (!cpu::has_products(cpu::ProductPrecision::kAmx)) GTEST_SKIP() << "no AMX";
-  TrainConfig c = training("run");
-  c.model.bf16 = true;
-  c.model.matmul_precision = "amx";
-  expect_one_result(c, {Target::kAmx});
+  expect_one_result(with_flags(training("run"), "--bf16 --matmul-precision amx"), {Target::kAmx});
 }
 
 // Tensor-parallel ranks, each with its team.
@@ -165,11 +144,8 @@ TEST_F(TargetsTest, ResumedElsewhere) {
 // A run keeps the checkpoint's family of products, or is refused where it is not available.
 TEST_F(TargetsTest, ARunKeepsItsProducts) {
   if (!cpu::has_products(cpu::ProductPrecision::kBf16)) GTEST_SKIP() << "no bf16 dot products";
-  TrainConfig c = training("run");
-  c.model.bf16 = true;
-  c.model.matmul_precision = "bf16";
-  c.run.train_iters = 6;
-  c.run.exit_interval = 2;
+  TrainConfig c = with_flags(training("run"),
+                             "--bf16 --matmul-precision bf16 --train-iters 6 --exit-interval 2");
   train(c);
   c.run.load = c.run.save;
   c.model.matmul_precision = "fp32";

@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,15 +15,20 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/test_support.h"
+#include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/diff.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/families/family.h"
+#include "phalanx/flag_table/test_support.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/settings/config_views.h"
@@ -40,11 +44,13 @@ struct Layout {
   bool sharded = false;   // --use-distributed-optimizer
   bool overlaps = false;  // --overlap-grad-reduce; with shards also --overlap-param-gather
   std::int64_t pipeline = 1;
-  const char* schedule = "";  // the default one
-  std::int64_t chunks = 0;    // of a pipeline rank; 0: as the schedule wants
+  std::string_view schedule = {};  // empty: the default one
+  std::int64_t chunks = 0;         // of a pipeline rank; 0: as the schedule wants
   // --zero-stage (0: see `sharded`); the number of copies of shared states; for stage 3 the size up
   // to which parameters stay whole.
   std::int64_t zero = 0, copies = 1, stays_below = 0;
+
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 
 // The configuration with this layout.
@@ -98,17 +104,7 @@ class RunTest : public testing::Test {
  protected:
   using Json = nlohmann::ordered_json;
 
-  RunTest() {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    std::string name =
-        fmt::format("phalanx_{}_{}_{}", info->test_suite_name(), info->name(), ::getpid());
-    std::ranges::replace(name, '/', '_');  // of tests with parameters
-    directory_ = std::filesystem::temp_directory_path() / name;
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-    write_dataset("data", -1);
-  }
-  ~RunTest() override { std::filesystem::remove_all(directory_); }
+  RunTest() { write_dataset("data", -1); }
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
@@ -134,28 +130,14 @@ class RunTest : public testing::Test {
 
   // One thread per rank: ranks share the machine with whatever else runs there.
   TrainConfig config(const std::string& save) const {
-    TrainConfig c;
-    c.model.num_layers = 2;
-    c.model.hidden_size = 32;
-    c.model.num_attention_heads = 4;
-    c.model.max_position_embeddings = 24;
-    c.data.seq_length = 24;
-    c.model.make_vocab_size_divisible_by = 32;
-    c.layout.micro_batch_size = 2;
-    c.layout.global_batch_size = 4;
-    c.run.train_iters = 6;
-    c.optimizer.lr = 1e-2;
-    c.optimizer.min_lr = 1e-3;
-    c.optimizer.lr_decay_style = "cosine";
-    c.optimizer.lr_warmup_iters = 2;
+    TrainConfig c = with_flags(
+        {},
+        "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 24 "
+        "--seq-length 24 --make-vocab-size-divisible-by 32 --micro-batch-size 2 "
+        "--global-batch-size 4 --train-iters 6 --lr 1e-2 --min-lr 1e-3 --lr-decay-style cosine "
+        "--lr-warmup-iters 2 --split 90,5,5 --tokenizer-type NullTokenizer --vocab-size 48 "
+        "--eval-interval 2 --eval-iters 1 --log-interval 1000 --threads-per-rank 1");
     c.data.data_path = {path("data")};
-    c.data.split = "90,5,5";
-    c.tokenizer.tokenizer_type = "NullTokenizer";
-    c.tokenizer.vocab_size = 48;
-    c.run.eval_interval = 2;
-    c.run.eval_iters = 1;
-    c.run.log_interval = 1000;
-    c.layout.threads_per_rank = 1;
     if (!save.empty()) {
       c.run.save = path(save);
       c.run.save_interval = 1000;
@@ -174,7 +156,7 @@ class RunTest : public testing::Test {
   // The lines of a run's metrics, in order.
   std::vector<Json> metrics(const std::string& save) const {
     std::vector<Json> lines;
-    const std::string text = read_file(std::filesystem::path(path(save)) / "metrics.jsonl");
+    const std::string text = metrics_text(save);
     for (std::size_t begin = 0; begin < text.size();) {
       const auto end = text.find('\n', begin);
       lines.push_back(Json::parse(text.substr(begin, end - begin)));
@@ -202,7 +184,23 @@ class RunTest : public testing::Test {
   }
   std::vector<double> losses(const std::string& save) const { return numbers(save, "lm_loss"); }
 
+  // The text of a run's metrics; empty if it has none.
+  std::string metrics_text(const std::string& save) const {
+    const auto file = directory_ / save / "metrics.jsonl";
+    return std::filesystem::exists(file) ? read_file(file) : std::string();
+  }
+  // Iterations of which there are checkpoints.
+  std::vector<std::int64_t> iterations(const std::string& save) const {
+    std::vector<std::int64_t> found;
+    for (const auto& saved : saved_checkpoints(path(save))) found.push_back(saved.iteration);
+    return found;
+  }
+
   static void train(const TrainConfig& c) { EXPECT_EQ(pretrain(c), RunEnd::kFinished); }
+  // Why the run is refused.
+  static std::string refusal(const TrainConfig& c) {
+    return error_of<ConfigError>([&] { pretrain(c); });
+  }
   // Trains three iterations as `c` says and saves; then resumes in another layout.
   static void train_and_change(TrainConfig c, const Layout& then) {
     c.run.load = c.run.save;
@@ -261,7 +259,8 @@ class RunTest : public testing::Test {
     }
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"run"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 }  // namespace phalanx

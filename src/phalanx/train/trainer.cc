@@ -7,7 +7,6 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
-#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/train/rank_beginning.h"
 #include "phalanx/watch/nan_finder.h"
@@ -63,8 +62,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       watch_(watch),
       ranks_(setup.grid, world, &timers_),
       plan_(setup.plan_of(world.rank())),
-      backend_(make_cpu_backend(static_cast<int>(config_.layout.threads_per_rank),
-                                setup.products.products)),
+      backend_(setup.device.choice().make_backend(config_.layout.threads_per_rank)),
       arenas_(arenas_of_run(setup, world, *backend_, checkpoint != nullptr, stop)),
       high_water_(plan_, arenas_),
       rank_(config_, *setup.model, setup.programs, ranks_, *backend_, arenas_),

@@ -37,9 +37,7 @@ class ZeroRunTest : public RunTest {
   // One sample at a time: on two data-parallel ranks a step is two microbatches.
   TrainConfig config(const Layout& layout) const { return config(layout, layout.name); }
   TrainConfig config(const Layout& layout, const std::string& save) const {
-    TrainConfig c = RunTest::config(save);
-    c.layout.micro_batch_size = 1;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(save), "--micro-batch-size 1"), layout);
   }
 };
 
@@ -52,19 +50,15 @@ TEST_F(ZeroRunTest, ResumesInTheSameStageBitwise) {
 }
 
 TEST_F(ZeroRunTest, ResumesInTheSameStageBitwiseInBf16) {
-  TrainConfig c = config(kCut);
-  c.model.bf16 = true;
-  c.layout.recompute_granularity = "full";
-  c.layout.recompute_method = "uniform";
-  expect_resume_is_bitwise(c);
+  expect_resume_is_bitwise(
+      with_flags(config(kCut), "--bf16 --recompute-granularity full --recompute-method uniform"));
 }
 
 // Evaluations between them included.
 TEST_F(ZeroRunTest, StagesOfOneMicrobatchAreOneRun) {
   for (const bool bf16 : {false, true}) {
     const auto config_of = [&](const Layout& layout) {
-      TrainConfig c = config(layout);
-      c.layout.micro_batch_size = 2;
+      TrainConfig c = with_flags(config(layout), "--micro-batch-size 2");
       c.model.bf16 = bf16;
       return c;
     };
@@ -84,16 +78,12 @@ TEST_F(ZeroRunTest, StagesOfOneMicrobatchAreOneRun) {
 
 // A checkpoint does not depend on the ZeRO stage.
 TEST_F(ZeroRunTest, ResumesInAnotherStage) {
-  TrainConfig straight = config(kPlain);
-  straight.layout.micro_batch_size = 2;
-  train(straight);
+  train(with_flags(config(kPlain), "--micro-batch-size 2"));
   for (const auto& [first, second] :
        {std::pair{kPlain, kThird}, std::pair{kThird, kPlain}, std::pair{kFirst, kSecond},
         std::pair{kSecond, kThirdOverlapped}, std::pair{kThirdOverlapped, kFirst}}) {
     const std::string save = fmt::format("{}-to-{}", first.name, second.name);
-    TrainConfig c = config(first, save);
-    c.layout.micro_batch_size = 2;
-    train_and_change(c, second);
+    train_and_change(with_flags(config(first, save), "--micro-batch-size 2"), second);
     const auto found = difference(kPlain.name, save);
     EXPECT_TRUE(found.tensors_equal()) << save << "\n" << to_text(found);
   }
@@ -112,9 +102,9 @@ TEST_F(ZeroRunTest, ResumesOnOtherRanks) {
 
 // Whole weights are compared over all ranks, cut weights over the copies.
 TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
-  TrainConfig c = config(kTwoCopies, "run");
-  c.layout.zero_persistence_threshold = 32;
-  c.run.check_weight_hash_across_dp_replicas_interval = 2;
+  TrainConfig c = with_flags(
+      config(kTwoCopies, "run"),
+      "--zero-persistence-threshold 32 --check-weight-hash-across-dp-replicas-interval 2");
   train(c);
   const RunSetup setup(c);
   const auto compare = [&](int rank_of_fault, const std::string& name) {
@@ -135,22 +125,15 @@ TEST_F(ZeroRunTest, CopiesOfPartsAreCompared) {
   compare(-1, "");
   for (const char* name :
        {"decoder.layers.0.input_layernorm.bias", "decoder.layers.0.mlp.linear_fc2.weight"}) {
-    try {
-      compare(2, name);
-      FAIL() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kTemporary);
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("after iteration 12: rank 2 (tp 0, pp 0, dp "
-                                                      "2) has other bits of {}",
-                                                      name)));
-    }
+    EXPECT_THAT(
+        error_of(ErrorCode::kTemporary, [&] { compare(2, name); }),
+        HasSubstr(std::string("after iteration 12: rank 2 (tp 0, pp 0, dp 2) has other bits of ") +
+                  name));
   }
 }
 
 TEST_F(ZeroRunTest, RanksWithOtherPartsAreNotCompared) {
-  TrainConfig c = config(kThird, "run");
-  c.run.check_weight_hash_across_dp_replicas_interval = 2;
-  train(c);
+  train(with_flags(config(kThird, "run"), "--check-weight-hash-across-dp-replicas-interval 2"));
 }
 
 }  // namespace

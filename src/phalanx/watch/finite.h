@@ -5,8 +5,8 @@
 
 namespace phalanx {
 
-// `tensor` is contiguous and is read in pieces. Integers, and tensors that are empty or absent, are
-// finite. With `minus_infinity` that value counts as finite too.
+// `tensor` is contiguous and read in pieces. Integers and empty or absent tensors are finite. With
+// `minus_infinity` that value counts as finite.
 bool is_finite(Context& context, const Tensor& tensor, bool minus_infinity = false);
 
 }  // namespace phalanx

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(Finite, SeesEveryKindOfNumber) {
+TEST(Finite, RecognisesEveryKindOfNumber) {
   Arena arena("test", 1 << 20);
   const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
   Context context{.backend = *backend, .workspace = arena, .queue = {}, .recorder = nullptr};

@@ -16,12 +16,19 @@
 #include "phalanx/watch/finite.h"
 
 namespace phalanx {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NonFinite, pass, microbatch, stage, unit, unit_name, step,
+                                   tensor, input, weight)
+// But for `first`.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NanEvidence, rank, failed, failed_again, loss, loss_again,
+                                   gradient, weight, gradient_again)
+
 namespace {
 
 using Json = nlohmann::json;
 using nn::PassKind;
 
-// The first parameter of which this rank's part, of gradients or weights, is not finite; "" if
+// The first parameter with a part on this rank, of gradients or weights, that is not finite; "" if
 // none.
 template <typename TensorOf>
 std::string non_finite_parameter(Rank& rank, std::span<const TileAccess> accesses,
@@ -54,8 +61,7 @@ bool any_failed(std::span<const StepResult> results) {
   return std::ranges::any_of(results, failed);
 }
 
-// Of several iterations the first whose loss is not finite, else the last. All ranks know the
-// losses.
+// The first iteration whose loss is not finite, else the last. All ranks know the losses.
 std::size_t failed_iteration(std::span<const StepResult> results) {
   const auto found = std::ranges::find_if(
       results, [](const StepResult& result) { return !std::isfinite(result.loss()); });
@@ -63,61 +69,22 @@ std::size_t failed_iteration(std::span<const StepResult> results) {
                                 : static_cast<std::size_t>(found - results.begin());
 }
 
-// As text, to compare. The sign of NaN has no meaning.
+// As text, for comparison. The sign of NaN has no meaning.
 std::string loss_of(std::span<const StepResult> results) {
   const double loss = results[failed_iteration(results)].loss();
   return std::isnan(loss) ? "nan" : fmt::format("{}", loss);
 }
 
-Json to_json(const NonFinite& found) {
-  return {{"pass", static_cast<int>(found.pass)},
-          {"microbatch", found.microbatch},
-          {"stage", found.stage},
-          {"unit", found.unit},
-          {"name", found.unit_name},
-          {"step", found.step},
-          {"tensor", found.tensor},
-          {"input", found.input},
-          {"weight", found.weight}};
-}
-
-NonFinite non_finite_of(const Json& json) {
-  return {.pass = static_cast<PassKind>(json.at("pass").get<int>()),
-          .microbatch = json.at("microbatch"),
-          .stage = json.at("stage"),
-          .unit = json.at("unit"),
-          .unit_name = json.at("name"),
-          .step = json.at("step"),
-          .tensor = json.at("tensor"),
-          .input = json.at("input"),
-          .weight = json.at("weight")};
-}
-
 std::string to_text(const NanEvidence& e) {
-  return Json{{"rank", e.rank},
-              {"failed", e.failed},
-              {"failed_again", e.failed_again},
-              {"loss", e.loss},
-              {"loss_again", e.loss_again},
-              {"gradient", e.gradient},
-              {"weight", e.weight},
-              {"gradient_again", e.gradient_again},
-              {"first", e.first ? to_json(*e.first) : Json()}}
-      .dump();
+  Json json = e;
+  if (e.first) json["first"] = *e.first;
+  return json.dump();
 }
 
 NanEvidence evidence_of(const std::string& text) {
   const Json json = Json::parse(text);
-  NanEvidence e{.rank = json.at("rank"),
-                .failed = json.at("failed"),
-                .failed_again = json.at("failed_again"),
-                .loss = json.at("loss"),
-                .loss_again = json.at("loss_again"),
-                .gradient = json.at("gradient"),
-                .weight = json.at("weight"),
-                .gradient_again = json.at("gradient_again"),
-                .first = {}};
-  if (!json.at("first").is_null()) e.first = non_finite_of(json.at("first"));
+  auto e = json.get<NanEvidence>();
+  if (json.contains("first")) e.first = json["first"].get<NonFinite>();
   return e;
 }
 
@@ -185,8 +152,8 @@ constexpr std::string_view kSuspicion =
     "last "
     "checkpoint, without that machine if it happens again";
 
-// What the first run left on the ranks, where that helps.
-std::string traces(const std::vector<NanEvidence>& evidence) {
+// Findings of the first run that help the user.
+std::string first_run_findings(const std::vector<NanEvidence>& evidence) {
   const auto has_trace = [](const NanEvidence& e) { return !e.gradient.empty(); };
   const auto count = std::ranges::count_if(evidence, has_trace);
   if (count == 0)
@@ -230,8 +197,8 @@ NanVerdict judge_without_run(std::int64_t iteration, const std::vector<NanEviden
   return of_run(iteration, what);
 }
 
-// The text where every unit wrote finite numbers.
-std::string behind_the_units(const std::vector<NanEvidence>& evidence) {
+// The message if every unit wrote finite numbers.
+std::string text_of_finite_units(const std::vector<NanEvidence>& evidence) {
   const auto has_sum = [](const NanEvidence& e) { return !e.gradient_again.empty(); };
   const auto found = std::ranges::find_if(evidence, has_sum);
   if (found == evidence.end()) {
@@ -266,11 +233,11 @@ NanVerdict judge(std::int64_t iteration, const std::vector<NanEvidence>& evidenc
         iteration,
         fmt::format("the loss or gradient was not finite (loss {}), but the same step, run again "
                     "from the same weights and samples, was (loss {}): {}",
-                    loss, evidence.front().loss_again, traces(evidence)));
+                    loss, evidence.front().loss_again, first_run_findings(evidence)));
   }
   const NanEvidence* first = first_of_all(evidence);
   const std::string where = first != nullptr ? "first " + describe(*first->first, first->rank)
-                                             : behind_the_units(evidence);
+                                             : text_of_finite_units(evidence);
   const auto differs = [](const NanEvidence& e) { return e.loss != e.loss_again; };
   if (const auto e = std::ranges::find_if(evidence, differs); e != evidence.end()) {
     return of_machine(iteration,
@@ -299,7 +266,7 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
                    .gradient_again = {},
                    .first = {}};
   const bool is_stale = is_asynchronous(config.layout);
-  // Ranks that have made the step have changed their weights.
+  // Ranks that completed the step have changed their weights.
   const bool all_failed = rank.largest_of_all(mine.failed ? 0 : 1) == 0;
   const bool runs_again = !is_stale && all_failed;
   if (runs_again) {

@@ -1,5 +1,5 @@
-// Numbers that are not finite are planted in every unit and pass, and must be found there. Nothing
-// but the hooks of these tests can plant them.
+// Plants numbers that are not finite in every unit and pass; they must be found there. Only the
+// hooks of these tests plant them.
 
 #include "phalanx/watch/nan_finder.h"
 
@@ -54,7 +54,7 @@ class Planter final : public nn::UnitHooks {
     const bool is_it =
         unit.name() == plant_.unit && pass == plant_.pass && microbatch == plant_.microbatch;
     if (!is_it || left_-- <= 0) return;
-    // Fills all of it, because dropout may leave out a part.
+    // Fills all of it, because dropout may drop a part.
     ops::fill(t.pass.ops, {.x = target_of(unit, pass, t), .value = plant_.value});
   }
 
@@ -63,7 +63,7 @@ class Planter final : public nn::UnitHooks {
     if (pass == PassKind::kBackwardWeight) return largest_gradient(unit, *t.gradients);
     const auto streams = pass == PassKind::kForward ? t.outputs : t.input_gradients;
     if (!streams.empty()) return streams[0];
-    // In the head the gradient of its logits, in the embedding that of its output.
+    // In the head, the gradient of its logits; in the embedding, of its output.
     return t.slots.back();
   }
   // Every tensor-parallel rank has a part of this tensor. With a tied word table no pass writes the
@@ -82,10 +82,8 @@ class Planter final : public nn::UnitHooks {
 class NanFinderTest : public RunTest {
  protected:
   TrainConfig config(const Layout& layout) const {
-    TrainConfig c = RunTest::config("");
-    c.layout.micro_batch_size = 1;
-    c.model.num_layers = 4;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(""), "--micro-batch-size 1 --num-layers 4"),
+                       layout);
   }
 
   struct Told {
@@ -159,7 +157,7 @@ class NanFinderTest : public RunTest {
 TEST_F(NanFinderTest, FindsEveryUnitAndPassOfOneRank) {
   for (const char* unit : {"embedding", "layer 0", "layer 3", "head"}) {
     for (const PassKind pass : kPasses) {
-      // The embedding makes both backward passes before any hook is called.
+      // The embedding runs both backward passes before any hook is called.
       if (std::string(unit) == "embedding" && pass == PassKind::kBackwardInput) continue;
       expect_found(config({}), {.unit = unit, .pass = pass, .microbatch = 2});
     }
@@ -167,13 +165,10 @@ TEST_F(NanFinderTest, FindsEveryUnitAndPassOfOneRank) {
 }
 
 TEST_F(NanFinderTest, FindsItInEveryKindOfModel) {
-  TrainConfig bf16 = config({});
-  bf16.model.bf16 = true;
-  bf16.model.untie_embeddings_and_output_weights = true;
-  TrainConfig recomputed = config({});
-  recomputed.layout.recompute_granularity = "full";
-  recomputed.layout.recompute_method = "uniform";
-  recomputed.layout.recompute_num_layers = 2;
+  TrainConfig bf16 = with_flags(config({}), "--bf16 --untie-embeddings-and-output-weights");
+  TrainConfig recomputed = with_flags(
+      config({}),
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2");
   for (const TrainConfig& c : {bf16, recomputed}) {
     for (const PassKind pass : kPasses) {
       expect_found(c, {.unit = "layer 2", .pass = pass, .microbatch = 1});
@@ -201,7 +196,7 @@ TEST_F(NanFinderTest, FindsTheRankAmongReplicas) {
   }
 }
 
-// Stages after the culprit are victims; in backward passes the stages before it.
+// Stages after the culprit are victims; in backward passes, stages before it.
 TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
   for (const Layout& layout :
        {Layout{.pipeline = 2}, Layout{.pipeline = 2, .schedule = "interleaved", .chunks = 2},
@@ -209,7 +204,7 @@ TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
     const TrainConfig c = config(layout);
     const RunSetup setup(c);
     const Placement& placement = setup.programs.placement();
-    // The third of the layers, wherever it is.
+    // The stage of the third layer.
     const int stage = 2 * placement.stages() / 4;
     for (const PassKind pass : kPasses) {
       expect_found(
@@ -218,13 +213,13 @@ TEST_F(NanFinderTest, FindsTheStageOfAPipeline) {
   }
 }
 
-// Values that the first run left in the copy of a tied word table do not count in the second.
-TEST_F(NanFinderTest, IsNotMisledByWhatTheFirstRunLeft) {
+// The copy of a tied word table keeps values of the first run; the second run must ignore them.
+TEST_F(NanFinderTest, IgnoresValuesOfTheFirstRun) {
   expect_found(config({.pipeline = 2}),
                {.rank = 1, .unit = "head", .pass = PassKind::kBackwardWeight, .microbatch = 1});
 }
 
-TEST_F(NanFinderTest, FindsTheRankOfAll) {
+TEST_F(NanFinderTest, FindsTheRankInAFullLayout) {
   const Layout all{.tensor = 2,
                    .data = 2,
                    .sequence = true,
@@ -268,13 +263,13 @@ TEST_F(NanFinderTest, NamesTheParameterThatWasNotFinite) {
   }
 }
 
-// A fault that does not happen again is a machine's.
-TEST_F(NanFinderTest, AFaultThatIsNotRepeatedIsAMachines) {
+// A fault that does not happen again comes from a machine.
+TEST_F(NanFinderTest, BlamesAMachineForAFaultThatIsNotRepeated) {
   const Told one = told(config({}), {.unit = "layer 1", .times = 1});
   EXPECT_EQ(one.code, ErrorCode::kTemporary);
   EXPECT_THAT(one.text, HasSubstr("run again from the same weights and samples, was (loss "));
   EXPECT_THAT(one.text, HasSubstr("suspicious"));
-  // A weight's gradient is not finite on its stage alone.
+  // Only its stage sees that a weight's gradient is not finite.
   const Told staged =
       told(config({.pipeline = 2}),
            {.rank = 1, .unit = "layer 3", .pass = PassKind::kBackwardWeight, .times = 1});
@@ -283,10 +278,10 @@ TEST_F(NanFinderTest, AFaultThatIsNotRepeatedIsAMachines) {
   EXPECT_THAT(staged.text, HasSubstr("decoder.layers.3."));
 }
 
-// Not finite both times, but different: the same inputs should give the same bits.
-TEST_F(NanFinderTest, TwoRunsThatDifferAreAMachines) {
-  // In the first run before the loss is computed, in the second after it.
-  class Wandering final : public nn::UnitHooks {
+// Not finite both times, but different, although equal inputs should give equal bits.
+TEST_F(NanFinderTest, BlamesAMachineForTwoRunsThatDiffer) {
+  // In the first run before the loss is computed, in the second run after it.
+  class DifferentFaults final : public nn::UnitHooks {
    public:
     void after(const nn::Unit& unit, PassKind pass, int microbatch,
                const nn::UnitTensors& t) override {
@@ -301,17 +296,17 @@ TEST_F(NanFinderTest, TwoRunsThatDifferAreAMachines) {
    private:
     int runs_ = 0;
   };
-  const Told found = told(config({}), [](int) { return std::make_unique<Wandering>(); });
+  const Told found = told(config({}), [](int) { return std::make_unique<DifferentFaults>(); });
   EXPECT_EQ(found.code, ErrorCode::kTemporary);
   EXPECT_THAT(found.text, HasSubstr("had another loss: nan and then "));
   EXPECT_THAT(found.text, HasSubstr("in the second run first in layer 1"));
 }
 
-// Gradients that are finite on every rank, and whose sum is not.
+// Gradients are finite on every rank, but their sum is not.
 TEST_F(NanFinderTest, NamesTheSumOverRanks) {
-  class Large final : public nn::UnitHooks {
+  class LargeGradients final : public nn::UnitHooks {
    public:
-    explicit Large(double value) : value_(value) {}
+    explicit LargeGradients(double value) : value_(value) {}
     void after(const nn::Unit& unit, PassKind pass, int microbatch,
                const nn::UnitTensors& t) override {
       if (unit.name() != "layer 1" || pass != PassKind::kBackwardWeight || microbatch != 1) return;
@@ -323,7 +318,7 @@ TEST_F(NanFinderTest, NamesTheSumOverRanks) {
     double value_;
   };
   const auto of = [](double value) {
-    return [value](int) { return std::make_unique<Large>(value); };
+    return [value](int) { return std::make_unique<LargeGradients>(value); };
   };
   for (const Layout& layout :
        {Layout{.data = 2}, Layout{.data = 2, .sharded = true}, Layout{.data = 2, .zero = 3}}) {
@@ -337,9 +332,9 @@ TEST_F(NanFinderTest, NamesTheSumOverRanks) {
 
 // A loss that is not finite prevents the update, although the gradient is finite.
 TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
-  class Loss final : public nn::UnitHooks {
+  class NanLoss final : public nn::UnitHooks {
    public:
-    explicit Loss(bool plants) : plants_(plants) {}
+    explicit NanLoss(bool plants) : plants_(plants) {}
     void after(const nn::Unit& unit, PassKind pass, int microbatch,
                const nn::UnitTensors& t) override {
       if (!plants_ || unit.name() != "head" || pass != PassKind::kForward || microbatch != 1)
@@ -355,40 +350,38 @@ TEST_F(NanFinderTest, FindsALossThatIsNotFinite) {
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
-    Loss hooks(true);
+    NanLoss hooks(true);
     const StepSchedule schedule{.lr = 1e-3};
     const auto results = rank.train({&schedule, 1}, stream.source(), nullptr, &hooks);
     EXPECT_TRUE(results.front().skipped);
   });
-  const Told found = told(one, [](int) { return std::make_unique<Loss>(true); });
+  const Told found = told(one, [](int) { return std::make_unique<NanLoss>(true); });
   EXPECT_EQ(found.code, ErrorCode::kDoNotRestart);
   EXPECT_THAT(found.text,
               HasSubstr("first in head, forward pass of microbatch 1, on rank 0: loss"));
   // Tensor-parallel ranks have the same loss, unless a machine is faulty.
   const Told apart =
-      told(config({.tensor = 2}), [](int rank) { return std::make_unique<Loss>(rank == 1); });
+      told(config({.tensor = 2}), [](int rank) { return std::make_unique<NanLoss>(rank == 1); });
   EXPECT_EQ(apart.code, ErrorCode::kTemporary);
   EXPECT_THAT(apart.text, HasSubstr("not finite on rank 1 (tp 1, pp 0, dp 0) alone"));
 }
 
-// Weights of an asynchronous schedule have changed when the step is over.
-TEST_F(NanFinderTest, AnAsynchronousScheduleSaysWhatIsLeft) {
-  TrainConfig c = config({.pipeline = 2, .schedule = "pipedream"});
-  c.model.untie_embeddings_and_output_weights = true;
-  c.optimizer.clip_grad = 0.0;
-  c.layout.pipeline_drain_interval = 2;
-  c.run.eval_interval = 0;
+// An asynchronous schedule has changed the weights when the step is over.
+TEST_F(NanFinderTest, AnAsynchronousScheduleReportsTheFirstRun) {
+  TrainConfig c = with_flags(config({.pipeline = 2, .schedule = "pipedream"}),
+                             "--untie-embeddings-and-output-weights --clip-grad 0 "
+                             "--pipeline-drain-interval 2 --eval-interval 0");
   const Told found =
       told(c, {.rank = 1, .unit = "layer 3", .pass = PassKind::kBackwardWeight, .microbatch = 7});
   EXPECT_EQ(found.code, ErrorCode::kDoNotRestart);
-  // The update is skipped, so no loss tells in which iteration it was.
+  // The update is skipped, so no loss shows the iteration.
   EXPECT_THAT(found.text, HasSubstr("iteration 8: "));
   EXPECT_THAT(found.text, HasSubstr("With --pipeline-schedule pipedream weights change"));
   EXPECT_THAT(found.text, HasSubstr("the gradient of decoder.layers.3."));
   EXPECT_THAT(found.text, HasSubstr("on rank 1 (tp 0, pp 1, dp 0)"));
 }
 
-// Given the first tensor of each rank, the order decides which is the culprit.
+// From the first tensor of each rank, the order selects the culprit.
 TEST(NanJudge, PutsCulpritsBeforeVictims) {
   const auto found = [](PassKind pass, int microbatch, int stage, int unit, int step,
                         const char* input = "") {

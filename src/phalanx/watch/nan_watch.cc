@@ -27,7 +27,7 @@ Named named(const nn::SavedSlot& slot, const Tensor& tensor) {
 }
 
 void add_streams(std::vector<Named>& tensors, const std::vector<nn::StreamSpec>& streams,
-                 std::span<const Tensor> found, std::string_view name) {
+                 Tensors found, std::string_view name) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     tensors.push_back({found[i], streams.size() > 1 ? fmt::format("{} {}", name, streams[i].name)
                                                     : std::string(name)});
@@ -93,7 +93,7 @@ std::vector<Named> written(const nn::Unit& unit, PassKind pass, const nn::UnitTe
   return tensors;
 }
 
-// What the pass has read, if it is still there: after its last reader a block may have another use.
+// The tensors that the pass has read, without those whose memory may have been reused since.
 std::vector<Named> read(const nn::Unit& unit, PassKind pass, const nn::UnitTensors& t) {
   std::vector<Named> tensors;
   if (pass == PassKind::kForward) {

@@ -1,5 +1,5 @@
 #pragma once
-// Checks what every pass of a rank's units writes, and keeps the first tensor that is not finite.
+// Checks the tensors that a rank's passes write, and keeps the first one that is not finite.
 
 #include <optional>
 #include <string>
@@ -17,16 +17,16 @@ struct NonFinite {
   int stage = 0;
   int unit = 0;           // of the stage
   std::string unit_name;  // "layer 3"
-  int step = 0;           // among the tensors that the pass writes, in their order
+  int step = 0;           // index of the tensor in the order in which the pass writes
   std::string tensor;     // "fc1 output"
-  std::string input;      // the first tensor it read that was not finite; empty: all were
-  std::string weight;     // likewise of the parameters
+  std::string input;      // the first input that was not finite; empty: none
+  std::string weight;     // the same for parameters
 };
 
-// Checks what passes write until something is not finite.
+// Checks the tensors that passes write, until one is not finite.
 class NanWatch final : public nn::UnitHooks {
  public:
-  // `first_hooks` are told before it looks.
+  // `first_hooks` are called before every check.
   NanWatch(const Rank& rank, const Placement& placement, nn::UnitHooks* first_hooks = nullptr);
 
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;

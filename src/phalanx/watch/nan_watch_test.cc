@@ -15,10 +15,10 @@ using nn::PassKind;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Plants after the watch has looked, so that the watch sees the victim.
-class PlantsBehind final : public nn::UnitHooks {
+// Plants NaN after the check, so that the watch finds the victim.
+class PlantAfterCheck final : public nn::UnitHooks {
  public:
-  PlantsBehind(NanWatch& watch, PassKind pass) : watch_(watch), pass_(pass) {}
+  PlantAfterCheck(NanWatch& watch, PassKind pass) : watch_(watch), pass_(pass) {}
   void after(const nn::Unit& unit, PassKind pass, int microbatch,
              const nn::UnitTensors& t) override {
     watch_.after(unit, pass, microbatch, t);
@@ -35,14 +35,12 @@ class PlantsBehind final : public nn::UnitHooks {
 class NanWatchTest : public RunTest {
  protected:
   TrainConfig config(const Layout& layout) const {
-    TrainConfig c = RunTest::config("");
-    c.layout.micro_batch_size = 1;
-    c.model.num_layers = 4;
-    return with_layout(std::move(c), layout);
+    return with_layout(with_flags(RunTest::config(""), "--micro-batch-size 1 --num-layers 4"),
+                       layout);
   }
 };
 
-// In a step without faults nothing is found, whatever is in memory that no pass has written.
+// Without a fault nothing is found, whatever unwritten memory holds.
 TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
   std::vector<TrainConfig> configs = {config({}), config({}), config({}), config({}), config({})};
   configs[1].model.bf16 = true;
@@ -75,9 +73,8 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
 }
 
 // A padding query sees no key: its log-sum-exp is minus infinity, which is no fault.
-TEST_F(NanWatchTest, ARowThatSeesNothingIsNoFault) {
-  TrainConfig c = config({});
-  c.data.reset_attention_mask = true;
+TEST_F(NanWatchTest, ARowThatSeesNoKeyIsNoFault) {
+  TrainConfig c = with_flags(config({}), "--reset-attention-mask");
   const RunSetup setup(c);
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
@@ -97,7 +94,7 @@ TEST_F(NanWatchTest, ARowThatSeesNothingIsNoFault) {
   });
 }
 
-// A pass writes a unit's tensors in the order of its computation, and a victim says what it read.
+// The first tensor in the order of computation is named; a victim also names its input.
 TEST_F(NanWatchTest, NamesTheFirstTensorOfAUnit) {
   const auto victim_of = [&](PassKind planted) {
     const RunSetup setup(config({}));
@@ -106,7 +103,7 @@ TEST_F(NanWatchTest, NamesTheFirstTensorOfAUnit) {
       rank.initialise();
       RunData::Stream stream(*setup.data, SplitKind::kTrain, 0);
       NanWatch watch(rank, setup.programs.placement());
-      PlantsBehind hooks(watch, planted);
+      PlantAfterCheck hooks(watch, planted);
       const StepSchedule schedule{.lr = 1e-3};
       rank.train({&schedule, 1}, stream.source(), nullptr, &hooks);
       found = watch.first().value();
@@ -118,7 +115,7 @@ TEST_F(NanWatchTest, NamesTheFirstTensorOfAUnit) {
   EXPECT_EQ(forward.unit_name, "layer 2");
   EXPECT_EQ(forward.microbatch, 2);
   EXPECT_EQ(forward.stage, 0);
-  EXPECT_EQ(forward.unit, 3);  // behind the embedding
+  EXPECT_EQ(forward.unit, 3);  // after the embedding
   EXPECT_EQ(forward.step, 0);
   EXPECT_EQ(forward.tensor, "decoder.layers.2.input_layernorm.mean");
   EXPECT_EQ(forward.input, "input");

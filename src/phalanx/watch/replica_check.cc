@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Compares what several ranks have of a parameter, by the bits of the weights that passes read.
+// Compares a parameter of several ranks by the bits of the weights that passes read.
 struct Digest {
   ParamId id = 0;
   std::int64_t value = 0;
@@ -34,7 +34,7 @@ void add_to(Xxh3& hash, Rank& rank, const Tensor& flat) {
   }
 }
 
-// Of weights that are cut.
+// For cut weights.
 Tensor weight_of(Rank& rank, const Segment& segment) {
   const ParameterStore& parameters = rank.parameters();
   const TileFile* file = parameters.weight_file();
@@ -45,7 +45,7 @@ Tensor weight_of(Rank& rank, const Segment& segment) {
   return part_of(tile, states, segment);
 }
 
-// Of a weight's elements from `begin` on, as far as this rank keeps them.
+// The digest of a weight's elements from `begin` on, as far as this rank keeps them.
 Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
   const ParameterStore& parameters = rank.parameters();
   const Tensor& whole = parameters.weight(id);
@@ -63,14 +63,14 @@ Digest digest_of(Rank& rank, ParamId id, std::int64_t begin = 0) {
   return {id, static_cast<std::int64_t>(hash.digest())};
 }
 
-// The value that most replicas have; of equally frequent ones the first.
+// The most frequent value; among equals the first.
 std::int64_t usual(const std::vector<std::int64_t>& digests) {
   return *std::ranges::max_element(
       digests, {}, [&](std::int64_t digest) { return std::ranges::count(digests, digest); });
 }
 
-// A parameter in which this rank differs from most ranks of the group; empty where there is none.
-// `group` is null where no other rank has these parameters.
+// A parameter in which this rank differs from most ranks of the group; empty if none. `group` is
+// null if no other rank has these parameters.
 std::string different_in(Rank& rank, Communicator* group, const std::vector<Digest>& mine) {
   if (group == nullptr) return {};
   std::vector<std::int64_t> values;
@@ -86,7 +86,7 @@ std::string different_in(Rank& rank, Communicator* group, const std::vector<Dige
   return different;
 }
 
-// The same among the ranks that have a shared parameter.
+// The same for the ranks that hold a shared parameter.
 std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) {
   std::string different;
   for (const SharedSum& sum : rank.gradients().shared()) {
@@ -97,7 +97,7 @@ std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) 
   return different;
 }
 
-// The same among neighbours that have the same boxes.
+// The same for ranks with the same boxes.
 std::string different_from_neighbours(Rank& rank) {
   std::vector<Digest> mine;
   for (ParamId id = 0; id < rank.table().size(); ++id) {

@@ -14,14 +14,14 @@
 
 namespace phalanx {
 
-// Called by all ranks at the same time, between steps. ErrorOf<kTemporary>, the same on all ranks,
-// where copies of a parameter differ: a machine has computed or stored something wrong. The message
-// ends with the text of `advice`, which is called on the first rank only.
+// Called by all ranks at the same time, between steps. If copies of a parameter differ, a machine
+// has computed or stored something wrong: ErrorOf<kTemporary>, the same on all ranks. The message
+// ends with the text of `advice`, which only the first rank calls.
 void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64_t iteration,
                     const std::function<std::string()>& advice);
 
-// Advice where ranks that were the same after iteration `same` differ: start again from the newest
-// checkpoint in `save` that is not later. `save` may be empty.
+// Advice for ranks that were equal after iteration `same` and now differ: start again from the
+// newest checkpoint in `save` up to that iteration. `save` may be empty.
 std::string restart_advice(const std::filesystem::path& save, std::string_view run_id,
                            std::int64_t same);
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -28,15 +29,13 @@ TEST(LocalTeam, RunsEveryRankOnTheSameThreadEachTime) {
 TEST(LocalTeam, TheFirstFailureComesOut) {
   LocalTeam team(3);
   std::atomic<int> ran = 0;
-  try {
-    team.run([&](Communicator& world) {
-      ++ran;
-      if (world.rank() == 1) throw ConfigError("of rank 1");
-    });
-    FAIL() << "nothing was thrown";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "of rank 1");
-  }
+  EXPECT_EQ(error_of<ConfigError>([&] {
+              team.run([&](Communicator& world) {
+                ++ran;
+                if (world.rank() == 1) throw ConfigError("of rank 1");
+              });
+            }),
+            "of rank 1");
   EXPECT_EQ(ran, 3);
 }
 

@@ -5,12 +5,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
+#include "phalanx/rendezvous/gather_texts.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
@@ -24,9 +24,6 @@ struct UcxOptions {
   // The network interface between hosts ("eth0"); empty: whatever UCX finds.
   std::string network_device;
 };
-
-// Gathers the texts of all ranks, by rank; every rank calls it with its own.
-using GatherTexts = std::function<std::vector<std::string>(std::string mine)>;
 
 // Every rank calls it with the same places (by rank). `watch` must outlive the world. SystemError
 // if the transport cannot be opened.

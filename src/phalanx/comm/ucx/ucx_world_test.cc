@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx::ucx {
@@ -171,12 +172,10 @@ TEST(UcxWorldTest, WhatIsNoInvitationIsRefused) {
     const auto gather = [&](std::string mine) {
       return std::vector<std::string>{std::move(mine), text};
     };
-    try {
-      make_ucx_world(0, transports::places_of(2, 1), {}, *watch, gather);
-      ADD_FAILURE() << text;
-    } catch (const SystemError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("rank 1 says nothing that can be understood"));
-    }
+    EXPECT_THAT(error_of<SystemError>(
+                    [&] { make_ucx_world(0, transports::places_of(2, 1), {}, *watch, gather); }),
+                HasSubstr("rank 1 says nothing that can be understood"))
+        << text;
   }
 }
 

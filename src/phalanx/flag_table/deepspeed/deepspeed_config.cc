@@ -16,6 +16,7 @@
 #include "phalanx/flag_table/deepspeed/json_text.h"
 #include "phalanx/flag_table/deepspeed/keys.h"
 #include "phalanx/flag_table/deepspeed/settings.h"
+#include "phalanx/flag_table/reasons.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -159,9 +160,8 @@ void read_offload(Settings& s, const std::string& section, std::string_view flag
 
 void read_offloads(Settings& s) {
   read_offload(s, "zero_optimization.offload_optimizer", "--offload-optimizer-to",
-               "optimizer states lie in the host's memory and are updated there anyway");
-  read_offload(s, "zero_optimization.offload_param", "--offload-parameters-to",
-               "weights and activations lie in the host's memory anyway");
+               kStatesInHostMemory);
+  read_offload(s, "zero_optimization.offload_param", "--offload-parameters-to", kInHostMemory);
   constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
   const bool to_files = s.text("zero_optimization.offload_optimizer.device") == "nvme";
   if (!s.has(kRatio)) return;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/flag_table/deepspeed/keys.h"
 #include "phalanx/flag_table/train_flags.h"
 
@@ -37,13 +37,6 @@ class DeepspeedConfigTest : public testing::Test {
     TrainConfig config;
     std::map<std::string, std::string> given;  // flags that the file set, with their values
   };
-
-  DeepspeedConfigTest()
-      : directory_(std::filesystem::temp_directory_path() /
-                   fmt::format("phalanx_deepspeed_{}", ::getpid())) {
-    std::filesystem::create_directories(directory_);
-  }
-  ~DeepspeedConfigTest() override { std::filesystem::remove_all(directory_); }
 
   std::string write(const std::string& name, const std::string& text) const {
     const auto path = directory_ / name;
@@ -113,7 +106,8 @@ class DeepspeedConfigTest : public testing::Test {
     return Json::parse(word);
   }
 
-  std::filesystem::path directory_;
+  const TemporaryDirectory temporary_{"deepspeed_config"};
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 using Given = std::map<std::string, std::string>;

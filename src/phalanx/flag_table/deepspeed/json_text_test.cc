@@ -9,17 +9,13 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx::deepspeed {
 namespace {
 
-std::string error_of(std::string_view text) {
-  try {
-    parse_settings(text, "ds.json");
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
+std::string fault_of(std::string_view text) {
+  return error_of<DataError>([&] { parse_settings(text, "ds.json"); });
 }
 
 TEST(DeepspeedJson, ReadsObjects) {
@@ -46,18 +42,18 @@ TEST(DeepspeedJson, SaysWhatIsNoJsonAndWhere) {
            {"{\"a\": 1e999}", "this is no JSON"},
            {"{\"a\": \"\xff\"}", "this is no JSON"},
            {"[1]", "ds.json: [1] is no object: settings stand between { and }"}}) {
-    EXPECT_NE(error_of(text).find(error), std::string::npos) << text << "\n" << error_of(text);
+    EXPECT_NE(fault_of(text).find(error), std::string::npos) << text << "\n" << fault_of(text);
   }
 }
 
 TEST(DeepspeedJson, AKeyComesOnce) {
-  EXPECT_EQ(error_of(R"({"a": {"b": [{"c": 1}], "b": 2}})"),
+  EXPECT_EQ(fault_of(R"({"a": {"b": [{"c": 1}], "b": 2}})"),
             "ds.json: a.b comes twice: keep one of them");
-  EXPECT_EQ(error_of(R"({"a": [1, {"b": 1, "b": 1}]})"),
+  EXPECT_EQ(fault_of(R"({"a": [1, {"b": 1, "b": 1}]})"),
             "ds.json: a.b comes twice: keep one of them");
-  EXPECT_EQ(error_of("{\"a\\n\": 1, \"a\\n\": 1}"),
+  EXPECT_EQ(fault_of("{\"a\\n\": 1, \"a\\n\": 1}"),
             "ds.json: \"a\\n\" comes twice: keep one of them");
-  EXPECT_EQ(error_of(R"({"a": {"b": 1}, "c": {"b": 1}})"), "");
+  EXPECT_EQ(fault_of(R"({"a": {"b": 1}, "c": {"b": 1}})"), "no error");
 }
 
 TEST(DeepspeedJson, IsBounded) {
@@ -67,11 +63,11 @@ TEST(DeepspeedJson, IsBounded) {
     for (int i = 1; i < depth; ++i) text += ']';
     return text + "}";
   };
-  EXPECT_EQ(error_of(nested(kMostDepth)), "");
-  EXPECT_EQ(error_of(nested(kMostDepth + 1)),
+  EXPECT_EQ(fault_of(nested(kMostDepth)), "no error");
+  EXPECT_EQ(fault_of(nested(kMostDepth + 1)),
             "ds.json: more than 16 objects and lists within each other");
-  EXPECT_NE(error_of(nested(100000)).find("more than 16"), std::string::npos);
-  EXPECT_NE(error_of(std::string(kMostBytes + 1, ' ')).find("is this the right file?"),
+  EXPECT_NE(fault_of(nested(100000)).find("more than 16"), std::string::npos);
+  EXPECT_NE(fault_of(std::string(kMostBytes + 1, ' ')).find("is this the right file?"),
             std::string::npos);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "phalanx/flag_table/reasons.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx::deepspeed {
@@ -28,6 +29,13 @@ constexpr Key only(std::string_view values, std::string_view path, Kind kind,
                    std::string_view text) {
   return {.path = path, .kind = kind, .fate = Fate::kOnly, .values = values, .text = text};
 }
+// Switches.
+constexpr Key either_way(std::string_view path, std::string_view text) {
+  return taken(path, kSwitch, "true false", text);
+}
+constexpr Key only_false(std::string_view path, std::string_view text) {
+  return only("false", path, kSwitch, text);
+}
 constexpr Key off(std::string_view path, std::string_view text) {
   return {.path = path, .fate = Fate::kOff, .text = text};
 }
@@ -42,12 +50,8 @@ constexpr Key when(std::string_view condition, Key key) {
 constexpr std::string_view kBatches =
     "train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x the "
     "data-parallel ranks: two give the third, and three must agree";
-constexpr std::string_view kFp32 = "gradients are always fp32, and summed in fp32";
-constexpr std::string_view kAverage =
-    "the number that backward begins with has the average in it, so gradients are only summed";
 constexpr std::string_view kAnyOptimizer = "every stage works with every optimizer";
 constexpr std::string_view kBatchesAreWhole = "batches are always whole, whatever epoch they end";
-constexpr std::string_view kFp32States = "main parameters, gradients and moments are always fp32";
 constexpr std::string_view kAdamW = "Adam here is AdamW, whose weight decay is decoupled";
 constexpr std::string_view kPlainSgd = "SGD has momentum and weight decay, and nothing more";
 constexpr std::string_view kOneBucket =
@@ -61,6 +65,8 @@ constexpr std::string_view kWholeCheckpoints =
     "checkpoints are whole and free of the layout: any number of ranks loads them";
 constexpr std::string_view kInMemory =
     "states that are in no file lie in the host's memory and are updated there anyway";
+constexpr std::string_view kTimes = "the log line has the times of an iteration";
+constexpr std::string_view kSamples = "samples have one length and come in one order";
 constexpr std::string_view kStaging = "memory that files pass through is planned";
 constexpr std::string_view kNoQuantised = "weights and gradients are sent as they are";
 constexpr std::string_view kOwnEngine = "files have an engine of their own: io_uring or threads";
@@ -78,23 +84,23 @@ constexpr Key kKeys[] = {
     part("wall_clock_breakdown", kSwitch, "--timing-log-level",
          "true: the parts of an iteration, level 1"),
     flag("seed", kInteger, "--seed"),
-    only("false", "prescale_gradients", kSwitch, kAverage),
-    only("1", "gradient_predivide_factor", kReal, kAverage),
-    only("fp32 none", "communication_data_type", kText, kFp32),
+    only_false("prescale_gradients", kAverageFromTheStart),
+    only("1", "gradient_predivide_factor", kReal, kAverageFromTheStart),
+    only("fp32 none", "communication_data_type", kText, kFp32Sums),
     only("fp32", "seq_parallel_comm_data_type", kText,
          "what tensor-parallel ranks sum has the dtype of activations, and partial sums are fp32"),
-    only("false", "sparse_gradients", kSwitch, "gradients of word tables are sent whole"),
-    only("false", "disable_allgather", kSwitch, "updated parameters are always gathered"),
-    taken("fp32_allreduce", kSwitch, "true false", kFp32),
-    taken("zero_allow_untested_optimizer", kSwitch, "true false", kAnyOptimizer),
-    taken("zero_force_ds_cpu_optimizer", kSwitch, "true false", kAnyOptimizer),
+    only_false("sparse_gradients", "gradients of word tables are sent whole"),
+    only_false("disable_allgather", "updated parameters are always gathered"),
+    either_way("fp32_allreduce", kFp32Sums),
+    either_way("zero_allow_untested_optimizer", kAnyOptimizer),
+    either_way("zero_force_ds_cpu_optimizer", kAnyOptimizer),
     taken("dump_state", kSwitch, "false", "every run begins with the list of its arguments"),
     taken("memory_breakdown", kSwitch, "false",
           "every run begins with its memory plan, and --log-memory-interval repeats what is held"),
-    taken("dataloader_drop_last", kSwitch, "true false", kBatchesAreWhole),
-    only("false", "use_data_before_expert_parallelism", kSwitch,
-         "experts are not available in this version of Phalanx"),
-    only("false", "graph_harvesting", kSwitch, "kernels are not recorded as graphs"),
+    either_way("dataloader_drop_last", kBatchesAreWhole),
+    only_false("use_data_before_expert_parallelism",
+               "experts are not available in this version of Phalanx"),
+    only_false("graph_harvesting", "kernels are not recorded as graphs"),
     taken("vocabulary_size", kInteger, {},
           "the tokenizer says how many ids there are, or --model-vocab-size"),
 
@@ -106,20 +112,21 @@ constexpr Key kKeys[] = {
     when("--fp16", flag("fp16.loss_scale_window", kInteger, "--loss-scale-window")),
     when("--fp16", flag("fp16.hysteresis", kInteger, "--hysteresis")),
     when("--fp16", flag("fp16.min_loss_scale", kReal, "--min-loss-scale")),
-    only("false", "fp16.consecutive_hysteresis", kSwitch,
-         "a step without overflow gives no hysteresis back, only a doubling of the scale does"),
-    only("false", "fp16.auto_cast", kSwitch, "every tensor has the dtype that --fp16 gives it"),
-    taken("fp16.fused_mode", kSwitch, "true false", kSpeedAlone),
-    only("false", "fp16.fp16_master_weights_and_grads", kSwitch, kFp32States),
+    only_false(
+        "fp16.consecutive_hysteresis",
+        "a step without overflow gives no hysteresis back, only a doubling of the scale does"),
+    only_false("fp16.auto_cast", "every tensor has the dtype that --fp16 gives it"),
+    either_way("fp16.fused_mode", kSpeedAlone),
+    only_false("fp16.fp16_master_weights_and_grads", kFp32States),
     flag("bf16.enabled", kSwitch, "--bf16", "bfloat16 is an older name of the object"),
     flag("bfloat16.enabled", kSwitch, "--bf16"),
-    taken("bf16.immediate_grad_update", kSwitch, "true false", kSpeedAlone),
-    taken("bf16.check_grad_overflow", kSwitch, "true false",
-          "a gradient that is not finite always ends the run, unless "
-          "--no-check-for-nan-in-loss-and-grad"),
-    only("false", "bf16.bf16_master_weights_and_grads", kSwitch, kFp32States),
-    only("false", "bf16.bf16_optimizer_states", kSwitch, kFp32States),
-    only("fp32", "data_types.grad_accum_dtype", kText, kFp32),
+    either_way("bf16.immediate_grad_update", kSpeedAlone),
+    either_way("bf16.check_grad_overflow",
+               "a gradient that is not finite always ends the run, unless "
+               "--no-check-for-nan-in-loss-and-grad"),
+    only_false("bf16.bf16_master_weights_and_grads", kFp32States),
+    only_false("bf16.bf16_optimizer_states", kFp32States),
+    only("fp32", "data_types.grad_accum_dtype", kText, kFp32Sums),
     off("amp", "Apex is a library of PyTorch's: use fp16 or bf16"),
     off("torch_autocast", "it is PyTorch's: use fp16 or bf16"),
 
@@ -133,17 +140,17 @@ constexpr Key kKeys[] = {
     only("true", "optimizer.params.adam_w_mode", kSwitch, kAdamW),
     only("true", "optimizer.params.bias_correction", kSwitch,
          "Adam's moments are always corrected for their beginning at 0"),
-    only("false", "optimizer.params.amsgrad", kSwitch, "Adam's second moment may always fall"),
-    only("false", "optimizer.params.nesterov", kSwitch, kPlainSgd),
+    only_false("optimizer.params.amsgrad", "Adam's second moment may always fall"),
+    only_false("optimizer.params.nesterov", kPlainSgd),
     only("0", "optimizer.params.dampening", kReal, kPlainSgd),
-    only("false", "optimizer.params.maximize", kSwitch, "losses are made small, not large"),
+    only_false("optimizer.params.maximize", "losses are made small, not large"),
     only("0", "optimizer.params.max_grad_norm", kReal,
          "the norm of all gradients is clipped: give gradient_clipping"),
-    taken("optimizer.params.torch_adam", kSwitch, "true false", kSpeedAlone),
-    taken("optimizer.params.fused", kSwitch, "true false", kSpeedAlone),
-    taken("optimizer.params.foreach", kSwitch, "true false", kSpeedAlone),
+    either_way("optimizer.params.torch_adam", kSpeedAlone),
+    either_way("optimizer.params.fused", kSpeedAlone),
+    either_way("optimizer.params.foreach", kSpeedAlone),
     taken("optimizer.params.fp32_optimizer_states", kSwitch, "true", kFp32States),
-    taken("optimizer.legacy_fusion", kSwitch, "true false", kSpeedAlone),
+    either_way("optimizer.legacy_fusion", kSpeedAlone),
 
     part("scheduler.type", kText, "--lr-decay-style",
          "WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR cosine; there are no others"),
@@ -166,19 +173,17 @@ constexpr Key kKeys[] = {
     flag("zero_optimization.overlap_comm", kSwitch, "--overlap-grad-reduce"),
     part("zero_optimization.reduce_bucket_size", kInteger, "--ddp-bucket-size", kOneBucket),
     part("zero_optimization.allgather_bucket_size", kInteger, "--ddp-bucket-size", kOneBucket),
-    only("true", "zero_optimization.contiguous_gradients", kSwitch,
-         "gradients always lie in contiguous buffers"),
+    only("true", "zero_optimization.contiguous_gradients", kSwitch, kContiguousGradients),
     only("true", "zero_optimization.reduce_scatter", kSwitch,
          "a rank is sent the sum of its own share alone"),
     only("true", "zero_optimization.allgather_partitions", kSwitch,
          "updated parameters are gathered from all ranks at once"),
-    only("false", "zero_optimization.round_robin_gradients", kSwitch,
-         "gradients are shared out by the order of the parameters"),
-    taken("zero_optimization.use_multi_rank_bucket_allreduce", kSwitch, "true false", kSpeedAlone),
-    taken("zero_optimization.ignore_unused_parameters", kSwitch, "true false",
-          "every parameter has a gradient"),
-    only("false", "zero_optimization.legacy_stage1", kSwitch, "there is one stage 1"),
-    taken("zero_optimization.elastic_checkpoint", kSwitch, "true false", kWholeCheckpoints),
+    only_false("zero_optimization.round_robin_gradients",
+               "gradients are shared out by the order of the parameters"),
+    either_way("zero_optimization.use_multi_rank_bucket_allreduce", kSpeedAlone),
+    either_way("zero_optimization.ignore_unused_parameters", "every parameter has a gradient"),
+    only_false("zero_optimization.legacy_stage1", "there is one stage 1"),
+    either_way("zero_optimization.elastic_checkpoint", kWholeCheckpoints),
     taken("zero_optimization.load_from_fp32_weights", kSwitch, "true",
           "main parameters are loaded as they were saved, in fp32"),
     taken("zero_optimization.sub_group_size", kInteger, "1000000000 1000000000000",
@@ -193,39 +198,35 @@ constexpr Key kKeys[] = {
          "all parameters below stage3_param_persistence_threshold stay: lower that"),
     taken("zero_optimization.stage3_max_live_parameters", kInteger, "1000000000", kOffTheProgram),
     taken("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000", kOffTheProgram),
-    taken("zero_optimization.stage3_gather_16bit_weights_on_model_save", kSwitch, "true false",
-          kWholeCheckpoints),
-    taken("zero_optimization.stage3_gather_fp16_weights_on_model_save", kSwitch, "true false",
-          kWholeCheckpoints),
+    either_way("zero_optimization.stage3_gather_16bit_weights_on_model_save", kWholeCheckpoints),
+    either_way("zero_optimization.stage3_gather_fp16_weights_on_model_save", kWholeCheckpoints),
     taken("zero_optimization.stage3_module_granularity_threshold", kInteger, "0", kOffTheProgram),
-    taken("zero_optimization.stage3_use_all_reduce_for_fetch_params", kSwitch, "true false",
-          kSpeedAlone),
-    taken("zero_optimization.stage3_allgather_sequential", kSwitch, "true false", kSpeedAlone),
+    either_way("zero_optimization.stage3_use_all_reduce_for_fetch_params", kSpeedAlone),
+    either_way("zero_optimization.stage3_allgather_sequential", kSpeedAlone),
     taken("zero_optimization.stage3_partition_stream_chunk_size", kInteger, "0",
           "a rank draws and reads the share that it keeps, never the whole"),
-    taken("zero_optimization.memory_efficient_linear", kSwitch, "true false", kSpeedAlone),
-    taken("zero_optimization.override_module_apply", kSwitch, "true false",
-          "weights are drawn by the seed and their place, whatever the stage"),
-    taken("zero_optimization.pipeline_loading_checkpoint", kSwitch, "true false",
-          kWholeCheckpoints),
-    taken("zero_optimization.log_trace_cache_warnings", kSwitch, "true false", kOffTheProgram),
-    taken("zero_optimization.enable_sanity_checks", kSwitch, "true false",
-          "the plan of gathers and the memory are always verified"),
+    either_way("zero_optimization.memory_efficient_linear", kSpeedAlone),
+    either_way("zero_optimization.override_module_apply",
+               "weights are drawn by the seed and their place, whatever the stage"),
+    either_way("zero_optimization.pipeline_loading_checkpoint", kWholeCheckpoints),
+    either_way("zero_optimization.log_trace_cache_warnings", kOffTheProgram),
+    either_way("zero_optimization.enable_sanity_checks",
+               "the plan of gathers and the memory are always verified"),
     part("zero_optimization.mics_shard_size", kInteger, "--num-distributed-optimizer-instances",
          "data-parallel ranks / n; -1: one group of all"),
-    taken("zero_optimization.mics_hierarchical_params_gather", kSwitch, "true false", kSpeedAlone),
+    either_way("zero_optimization.mics_hierarchical_params_gather", kSpeedAlone),
     only("1", "zero_optimization.zero_hpz_partition_size", kInteger,
          "there is no second copy of the parameters: mics_shard_size shares all states out within "
          "a group"),
-    only("false", "zero_optimization.zero_quantized_weights", kSwitch, kNoQuantised),
-    only("false", "zero_optimization.zero_quantized_nontrainable_weights", kSwitch, kNoQuantised),
-    only("false", "zero_optimization.zero_quantized_gradients", kSwitch, kNoQuantised),
+    only_false("zero_optimization.zero_quantized_weights", kNoQuantised),
+    only_false("zero_optimization.zero_quantized_nontrainable_weights", kNoQuantised),
+    only_false("zero_optimization.zero_quantized_gradients", kNoQuantised),
     refused("zero_optimization.zeropp_loco_param",
             "weights and gradients are sent as they are: leave it out"),
     refused("zero_optimization.zenflow", "every step updates all weights: leave it out"),
     taken("zero_optimization.leaf_module", kAny, {}, kOffTheProgram),
-    only("false", "zero_optimization.save_muon_momentum_buffer_in_memory", kSwitch,
-         "there is no such optimizer"),
+    only_false("zero_optimization.save_muon_momentum_buffer_in_memory",
+               "there is no such optimizer"),
 
     part("zero_optimization.offload_optimizer.device", kText, "--offload-optimizer-to",
          "nvme: to nvme_path; cpu: optimizer states lie in the host's memory and are updated there "
@@ -234,56 +235,54 @@ constexpr Key kKeys[] = {
          "where the device is nvme"),
     part("zero_optimization.offload_optimizer.ratio", kReal, "--offload-fraction",
          "where the device is nvme"),
-    taken("zero_optimization.offload_optimizer.pin_memory", kSwitch, "true false", kStaging),
+    either_way("zero_optimization.offload_optimizer.pin_memory", kStaging),
     taken("zero_optimization.offload_optimizer.buffer_count", kInteger, "4", kStaging),
-    taken("zero_optimization.offload_optimizer.pipeline", kSwitch, "true false", kSpeedAlone),
-    taken("zero_optimization.offload_optimizer.pipeline_read", kSwitch, "true false", kSpeedAlone),
-    taken("zero_optimization.offload_optimizer.pipeline_write", kSwitch, "true false", kSpeedAlone),
-    taken("zero_optimization.offload_optimizer.fast_init", kSwitch, "true false", kSpeedAlone),
+    either_way("zero_optimization.offload_optimizer.pipeline", kSpeedAlone),
+    either_way("zero_optimization.offload_optimizer.pipeline_read", kSpeedAlone),
+    either_way("zero_optimization.offload_optimizer.pipeline_write", kSpeedAlone),
+    either_way("zero_optimization.offload_optimizer.fast_init", kSpeedAlone),
     taken("zero_optimization.offload_optimizer.cpuadam_cores_perc", kReal, "0.8",
           "--threads-per-rank says how many threads a rank has, for all that it does"),
-    only("false", "zero_optimization.offload_optimizer.super_offload", kSwitch,
-         "a step is made when all gradients are known"),
+    only_false("zero_optimization.offload_optimizer.super_offload",
+               "a step is made when all gradients are known"),
     part("zero_optimization.offload_param.device", kText, "--offload-parameters-to",
          "nvme: to nvme_path; cpu: weights and activations lie in the host's memory anyway; none"),
     part("zero_optimization.offload_param.nvme_path", kText, "--offload-parameters-to",
          "where the device is nvme"),
-    taken("zero_optimization.offload_param.pin_memory", kSwitch, "true false", kStaging),
+    either_way("zero_optimization.offload_param.pin_memory", kStaging),
     taken("zero_optimization.offload_param.buffer_count", kInteger, "5", kStaging),
     taken("zero_optimization.offload_param.buffer_size", kInteger, "100000000", kStaging),
     taken("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", kStaging),
     taken("zero_optimization.cpu_offload", kSwitch, "false", kInMemory),
     taken("zero_optimization.cpu_offload_param", kSwitch, "false", kInMemory),
     taken("zero_optimization.cpu_offload_params", kSwitch, "false", kInMemory),
-    taken("zero_optimization.cpu_offload_use_pin_memory", kSwitch, "true false", kStaging),
+    either_way("zero_optimization.cpu_offload_use_pin_memory", kStaging),
 
     when("--offload-optimizer-to", flag("aio.block_size", kInteger, "--aio-block-size", "bytes")),
     when("--offload-optimizer-to", flag("aio.queue_depth", kInteger, "--aio-queue-depth")),
     taken("aio.thread_count", kInteger, "1", kOwnEngine),
     taken("aio.intra_op_parallelism", kInteger, "1", kOwnEngine),
-    taken("aio.single_submit", kSwitch, "true false", kOwnEngine),
-    taken("aio.overlap_events", kSwitch, "true false", kOwnEngine),
-    only("false", "aio.use_gds", kSwitch, kOwnEngine),
+    either_way("aio.single_submit", kOwnEngine),
+    either_way("aio.overlap_events", kOwnEngine),
+    only_false("aio.use_gds", kOwnEngine),
 
     when("--recompute-granularity full",
          part("activation_checkpointing.partition_activations", kSwitch,
               "--distribute-saved-activations",
               "with several tensor-parallel ranks, without --sequence-parallel")),
-    taken("activation_checkpointing.cpu_checkpointing", kSwitch, "true false", kRecomputed),
-    taken("activation_checkpointing.contiguous_memory_optimization", kSwitch, "true false",
-          kRecomputed),
+    either_way("activation_checkpointing.cpu_checkpointing", kRecomputed),
+    either_way("activation_checkpointing.contiguous_memory_optimization", kRecomputed),
     taken("activation_checkpointing.number_checkpoints", kInteger, {}, kRecomputed),
-    taken("activation_checkpointing.synchronize_checkpoint_boundary", kSwitch, "true false",
-          kRecomputed),
+    either_way("activation_checkpointing.synchronize_checkpoint_boundary", kRecomputed),
     taken("activation_checkpointing.profile", kSwitch, "false",
           "--timing-log-level 2 times the passes"),
 
-    taken("checkpoint.load_universal", kSwitch, "true false", kWholeCheckpoints),
+    either_way("checkpoint.load_universal", kWholeCheckpoints),
     taken("checkpoint.tag_validation", kText, "Ignore Warn Fail",
           "all ranks save the same iteration"),
-    only("false", "checkpoint.use_node_local_storage", kSwitch,
-         "the first rank writes the whole checkpoint: --save must be a place that all see"),
-    taken("checkpoint.parallel_write.pipeline_stage", kSwitch, "true false", kSpeedAlone),
+    only_false("checkpoint.use_node_local_storage",
+               "the first rank writes the whole checkpoint: --save must be a place that all see"),
+    either_way("checkpoint.parallel_write.pipeline_stage", kSpeedAlone),
 
     part("tensorboard.enabled", kSwitch, "--tensorboard-dir", "true: to output_path/job_name"),
     part("tensorboard.output_path", kText, "--tensorboard-dir", "where it is enabled"),
@@ -296,17 +295,15 @@ constexpr Key kKeys[] = {
         "--log-throughput has TFLOP/s in the log line, and a plan's JSON the "
         "operations"),
     off("comms_logger", "phalanx plan lists the messages of every rank, and --trace times them"),
-    taken("timers.throughput.enabled", kSwitch, "true false",
-          "the log line has the times of an iteration"),
-    taken("timers.throughput.synchronized", kSwitch, "true false",
-          "the log line has the times of an iteration"),
+    either_way("timers.throughput.enabled", kTimes),
+    either_way("timers.throughput.synchronized", kTimes),
 
     off("elasticity", "checkpoints are free of the layout: start again on other ranks"),
     off("autotuning", "phalanx plan shows what a setting takes, without a run"),
     off("eigenvalue", "weights are not quantised by their curvature"),
     off("progressive_layer_drop", "every step computes all layers"),
-    off("curriculum_learning", "samples have one length and come in one order"),
-    off("data_efficiency", "samples have one length and come in one order"),
+    off("curriculum_learning", kSamples),
+    off("data_efficiency", kSamples),
     off("hybrid_engine", "phalanx generate generates"),
     off("nebula", "checkpoints are written to --save"),
     off("compile", "kernels are compiled already"),

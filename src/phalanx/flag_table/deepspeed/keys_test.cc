@@ -9,6 +9,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/flag_table/train_flags.h"
+#include "tests/paths.h"
 
 namespace phalanx::deepspeed {
 namespace {
@@ -64,7 +65,7 @@ TEST(DeepspeedKeys, SlipsAreMeant) {
 }
 
 TEST(DeepspeedKeys, ThePageHasTheTable) {
-  const std::string page = read_file(PHALANX_SOURCE_DIR "/docs/deepspeed.md");
+  const std::string page = read_file(source_path("docs/deepspeed.md"));
   const std::string table = markdown_table();
   EXPECT_NE(page.find("\n" + table), std::string::npos)
       << "docs/deepspeed.md must have this table:\n"

@@ -52,7 +52,7 @@ GradientJob gradients(Operands& operands, const ActivationSize& size, Activation
                                     .kind = kind};
   const BiasGradient sums{.dbias = operands.filled(DType::kF64, {size.n}, 0.0), .dy = back.dx};
   GradientJob job;
-  job.forward = [op](Context& context) { bias_activation_forward(context, op); };
+  job.forward = call_of(bias_activation_forward, op);
   job.backward = [back, sums](Context& context) {
     bias_activation_backward(context, back);
     bias_gradient(context, sums);
@@ -96,7 +96,7 @@ GradientJob gated_gradients(Operands& operands, const ActivationSize& size, Acti
                                      .kind = kind};
   const BiasGradient sums{.dbias = operands.filled(DType::kF64, {2 * size.n}, 0.0), .dy = back.dx};
   GradientJob job;
-  job.forward = [op](Context& context) { gated_activation_forward(context, op); };
+  job.forward = call_of(gated_activation_forward, op);
   job.backward = [back, sums](Context& context) {
     gated_activation_backward(context, back);
     bias_gradient(context, sums);
@@ -110,12 +110,10 @@ void add_gated_cases(CaseTable& table, ActivationKind kind) {
   const auto add = [&](const ActivationSize& size, bool bias, double range) {
     const std::string name =
         activation_name(size, kind, bias) + (range == kRange ? "" : ", far tails");
-    table.tests.push_back(
-        {"gated_activation_forward", name, kStorageTypes,
-         [=](Operands& operands) { return gated_forward(operands, size, kind, bias, range); }});
-    table.tests.push_back(
-        {"gated_activation_backward", name, kStorageTypes,
-         [=](Operands& operands) { return gated_backward(operands, size, kind, bias, range); }});
+    table.test("gated_activation_forward", name, kStorageTypes, gated_forward, size, kind, bias,
+               range);
+    table.test("gated_activation_backward", name, kStorageTypes, gated_backward, size, kind, bias,
+               range);
   };
   for (const bool bias : {false, true}) {
     for (const ActivationSize& size : {ActivationSize{1, 1}, ActivationSize{3, 17},
@@ -124,10 +122,8 @@ void add_gated_cases(CaseTable& table, ActivationKind kind) {
     }
   }
   add({4, 33}, false, 150.0);
-  table.gradients.push_back(
-      {"gated_activation", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
-         return gated_gradients(operands, {7, 5}, kind);
-       }});
+  table.differentiate("gated_activation", activation_name({7, 5}, kind, true), gated_gradients,
+                      ActivationSize{7, 5}, kind);
 }
 
 Job tanh_job(Operands& operands, const Shape& shape, bool in_place) {
@@ -146,29 +142,21 @@ Job tanh_backward_job(Operands& operands, const Shape& shape, bool in_place) {
 GradientJob tanh_gradients(Operands& operands, const Shape& shape) {
   const TanhForward op{.y = operands.output(shape), .x = operands.uniform(shape)};
   const TanhBackward back{.dx = operands.output(shape), .dy = operands.uniform(shape), .y = op.y};
-  GradientJob job;
-  job.forward = [op](Context& context) { tanh_forward(context, op); };
-  job.backward = [back](Context& context) { tanh_backward(context, back); };
-  job.outputs = {{op.y, back.dy}};
-  job.operands = {{op.x, back.dx}};
-  return job;
+  return {call_of(tanh_forward, op),
+          call_of(tanh_backward, back),
+          {{op.y, back.dy}},
+          {{op.x, back.dx}}};
 }
 
 void add_tanh_cases(CaseTable& table) {
   for (const Shape& shape : {Shape{1, 1}, Shape{3, 17}, Shape{2, 3, 5}, Shape{33, 1024}}) {
     for (const bool in_place : {false, true}) {
       const std::string description = shape.to_string() + (in_place ? ", in place" : "");
-      table.tests.push_back({"tanh_forward", description, kStorageTypes, [=](Operands& operands) {
-                               return tanh_job(operands, shape, in_place);
-                             }});
-      table.tests.push_back({"tanh_backward", description, kStorageTypes, [=](Operands& operands) {
-                               return tanh_backward_job(operands, shape, in_place);
-                             }});
+      table.test("tanh_forward", description, kStorageTypes, tanh_job, shape, in_place);
+      table.test("tanh_backward", description, kStorageTypes, tanh_backward_job, shape, in_place);
     }
   }
-  table.gradients.push_back({"tanh", "3x5", [](Operands& operands) {
-                               return tanh_gradients(operands, {3, 5});
-                             }});
+  table.differentiate("tanh", "3x5", tanh_gradients, Shape{3, 5});
 }
 
 }  // namespace
@@ -179,72 +167,50 @@ void add_activation_cases(CaseTable& table) {
          {ActivationSize{1, 1}, ActivationSize{3, 17}, ActivationSize{65, 257},
           ActivationSize{257, 64}, ActivationSize{0, 33}}) {
       for (const bool bias : {false, true}) {
-        table.tests.push_back(
-            {"bias_activation_forward", activation_name(size, kind, bias), kStorageTypes,
-             [=](Operands& operands) { return forward(operands, size, kind, bias); }});
-        table.tests.push_back(
-            {"bias_activation_backward", activation_name(size, kind, bias), kStorageTypes,
-             [=](Operands& operands) { return backward(operands, size, kind, bias, false); }});
+        table.test("bias_activation_forward", activation_name(size, kind, bias), kStorageTypes,
+                   forward, size, kind, bias, kRange);
+        table.test("bias_activation_backward", activation_name(size, kind, bias), kStorageTypes,
+                   backward, size, kind, bias, false, kRange);
       }
-      table.tests.push_back(
-          {"bias_activation_backward", activation_name(size, kind, true) + ", in place",
-           kStorageTypes,
-           [=](Operands& operands) { return backward(operands, size, kind, true, true); }});
+      table.test("bias_activation_backward", activation_name(size, kind, true) + ", in place",
+                 kStorageTypes, backward, size, kind, true, true, kRange);
     }
     for (const std::int64_t columns : kOddColumns) {
       const ActivationSize size{2, columns};
-      table.tests.push_back(
-          {"bias_activation_forward", activation_name(size, kind, true), kStorageTypes,
-           [=](Operands& operands) { return forward(operands, size, kind, true); }});
+      table.test("bias_activation_forward", activation_name(size, kind, true), kStorageTypes,
+                 forward, size, kind, true, kRange);
     }
     // Far tails: x or 0, never NaN.
     const ActivationSize tails{4, 33};
-    table.tests.push_back(
-        {"bias_activation_forward", activation_name(tails, kind, false) + ", |x| to 3e4",
-         kStorageTypes,
-         [=](Operands& operands) { return forward(operands, tails, kind, false, 3e4); }});
-    table.tests.push_back(
-        {"bias_activation_backward", activation_name(tails, kind, false) + ", |x| to 3e4",
-         kStorageTypes,
-         [=](Operands& operands) { return backward(operands, tails, kind, false, false, 3e4); }});
-    table.gradients.push_back(
-        {"bias_activation", activation_name({7, 5}, kind, true), [kind](Operands& operands) {
-           return gradients(operands, {7, 5}, kind);
-         }});
+    table.test("bias_activation_forward", activation_name(tails, kind, false) + ", |x| to 3e4",
+               kStorageTypes, forward, tails, kind, false, 3e4);
+    table.test("bias_activation_backward", activation_name(tails, kind, false) + ", |x| to 3e4",
+               kStorageTypes, backward, tails, kind, false, false, 3e4);
+    table.differentiate("bias_activation", activation_name({7, 5}, kind, true), gradients,
+                        ActivationSize{7, 5}, kind);
   }
 
   add_tanh_cases(table);
   for (const ActivationKind kind : kActivationKinds) add_gated_cases(table, kind);
   for (const std::int64_t columns : kOddColumns) {
     const ActivationSize size{2, columns};
-    table.tests.push_back({"gated_activation_forward",
-                           activation_name(size, ActivationKind::kSilu, true), kStorageTypes,
-                           [=](Operands& operands) {
-                             return gated_forward(operands, size, ActivationKind::kSilu, true);
-                           }});
+    table.test("gated_activation_forward", activation_name(size, ActivationKind::kSilu, true),
+               kStorageTypes, gated_forward, size, ActivationKind::kSilu, true, kRange);
   }
 
   for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf}) {
     const ActivationSize large{1024, 3072};
-    table.performance.push_back(
-        {"bias_activation_forward", activation_name(large, kind, true), kTimedTypes,
-         [=](Operands& operands) { return forward(operands, large, kind, true); }});
-    table.performance.push_back(
-        {"bias_activation_backward", activation_name(large, kind, true), kTimedTypes,
-         [=](Operands& operands) { return backward(operands, large, kind, true, true); }});
+    table.time("bias_activation_forward", activation_name(large, kind, true), kTimedTypes, forward,
+               large, kind, true, kRange);
+    table.time("bias_activation_backward", activation_name(large, kind, true), kTimedTypes,
+               backward, large, kind, true, true, kRange);
   }
   // As many elements of fc1's output as above.
   const ActivationSize pairs{1024, 1536};
-  table.performance.push_back(
-      {"gated_activation_forward", activation_name(pairs, ActivationKind::kSilu, false),
-       kTimedTypes, [=](Operands& operands) {
-         return gated_forward(operands, pairs, ActivationKind::kSilu, false);
-       }});
-  table.performance.push_back(
-      {"gated_activation_backward", activation_name(pairs, ActivationKind::kSilu, false),
-       kTimedTypes, [=](Operands& operands) {
-         return gated_backward(operands, pairs, ActivationKind::kSilu, false);
-       }});
+  table.time("gated_activation_forward", activation_name(pairs, ActivationKind::kSilu, false),
+             kTimedTypes, gated_forward, pairs, ActivationKind::kSilu, false, kRange);
+  table.time("gated_activation_backward", activation_name(pairs, ActivationKind::kSilu, false),
+             kTimedTypes, gated_backward, pairs, ActivationKind::kSilu, false, kRange);
 }
 
 }  // namespace phalanx::ops

@@ -232,7 +232,7 @@ GradientJob gradients(Operands& operands, const Spec& spec) {
   const AttentionForward op = forward_op(operands, spec);
   const AttentionBackward back = backward_op(operands, spec, op);
   GradientJob job;
-  job.forward = [op](Context& context) { attention_forward(context, op); };
+  job.forward = call_of(attention_forward, op);
   job.backward = [op, back](Context& context) {
     attention_delta(context, {back.delta, op.out, back.dout});
     attention_backward(context, back);
@@ -245,8 +245,8 @@ GradientJob unfused_gradients(Operands& operands, const Spec& spec) {
   const UnfusedAttentionForward op = unfused_forward_op(operands, spec);
   const UnfusedAttentionBackward back = unfused_backward_op(operands, spec, op);
   GradientJob job;
-  job.forward = [op](Context& context) { unfused_attention_forward(context, op); };
-  job.backward = [back](Context& context) { unfused_attention_backward(context, back); };
+  job.forward = call_of(unfused_attention_forward, op);
+  job.backward = call_of(unfused_attention_backward, back);
   set_pairs(job, op, back);
   return job;
 }
@@ -359,11 +359,8 @@ void add_attention_cases(CaseTable& table) {
     for (const Spec& spec : kTimed) table.performance.push_back(row(spec, kTimedTypes));
   }
   for (const Spec& spec : kDifferentiated) {
-    table.gradients.push_back({"attention", attention_name(spec),
-                               [spec](Operands& operands) { return gradients(operands, spec); }});
-    table.gradients.push_back(
-        {"unfused_attention", attention_name(spec),
-         [spec](Operands& operands) { return unfused_gradients(operands, spec); }});
+    table.differentiate("attention", attention_name(spec), gradients, spec);
+    table.differentiate("unfused_attention", attention_name(spec), unfused_gradients, spec);
   }
 }
 

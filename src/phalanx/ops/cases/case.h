@@ -66,18 +66,40 @@ struct GradientCase {
 // Operands of the largest performance row fit.
 inline constexpr std::int64_t kPerformanceArenaBytes = std::int64_t{1} << 30;
 
+// A case whose job is build(operands, arguments...).
+template <typename Build, typename... Arguments>
+Case case_of(std::string op, std::string description, std::span<const DType> storage, Build build,
+             Arguments... arguments) {
+  return {std::move(op), std::move(description), storage,
+          [=](Operands& operands) { return build(operands, arguments...); }};
+}
+
 struct CaseTable {
   std::vector<Case> tests;
   std::vector<Case> performance;
   std::vector<GradientCase> gradients;
+
+  // Rows of the three modes, as in case_of().
+  template <typename... Row>
+  void test(const Row&... row) {
+    tests.push_back(case_of(row...));
+  }
+  template <typename... Row>
+  void time(const Row&... row) {
+    performance.push_back(case_of(row...));
+  }
+  template <typename Build, typename... Arguments>
+  void differentiate(std::string op, std::string description, Build build, Arguments... arguments) {
+    gradients.push_back({std::move(op), std::move(description),
+                         [=](Operands& operands) { return build(operands, arguments...); }});
+  }
 };
 
 CaseTable make_case_table();
 
 // One function per family, in the file of its name.
 void add_linear_cases(CaseTable& table);
-void add_layer_norm_cases(CaseTable& table);
-void add_rms_norm_cases(CaseTable& table);
+void add_norm_cases(CaseTable& table);
 void add_activation_cases(CaseTable& table);
 void add_dropout_cases(CaseTable& table);
 void add_embedding_cases(CaseTable& table);
@@ -122,8 +144,13 @@ inline Output near(const Tensor& tensor, double full, double storage = 1.0, doub
 }
 
 template <typename Op>
+std::function<void(Context&)> call_of(void (*front)(Context&, const Op&), const Op& op) {
+  return [op, front](Context& context) { front(context, op); };
+}
+
+template <typename Op>
 Job make_job(const Op& op, void (*front)(Context&, const Op&), std::vector<Output> outputs) {
-  return {[op, front](Context& context) { front(context, op); }, cost(op), std::move(outputs)};
+  return {call_of(front, op), cost(op), std::move(outputs)};
 }
 
 }  // namespace phalanx::ops

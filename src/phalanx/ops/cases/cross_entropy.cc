@@ -89,7 +89,7 @@ GradientJob gradients(Operands& operands, const CrossEntropySize& size) {
   // The loss that dlogits belongs to is seed * sum(mask * loss).
   const Tensor cotangent = operands.filled(DType::kF64, {size.rows}, 0.0);
   GradientJob job;
-  job.forward = [op](Context& context) { cross_entropy(context, op); };
+  job.forward = call_of(cross_entropy, op);
   for (std::int64_t r = 0; r < size.rows; ++r) {
     cotangent.as<double>()[r] = op.seed.as<double>()[0] * op.mask.as<float>()[r];
   }
@@ -254,8 +254,8 @@ Job sums(Operands& operands, std::int64_t rows) {
 }
 
 void add_vocabulary_parallel_cases(CaseTable& table) {
-  const auto add = [&](const char* op, const std::string& description, auto build) {
-    table.tests.push_back({op, description, kStorageTypes, build});
+  const auto add = [&](const char* op, const std::string& description, auto... build) {
+    table.test(op, description, kStorageTypes, build...);
   };
   // The columns of the last two are all padding.
   for (const Part& part :
@@ -267,27 +267,23 @@ void add_vocabulary_parallel_cases(CaseTable& table) {
       for (const bool full : {false, true}) {
         for (const bool masked : {false, true}) {
           add("cross_entropy_statistics",
-              description + (full ? ", f32 logits" : "") + (masked ? ", mask" : ""),
-              [=](Operands& operands) { return statistics(operands, part, full, masked, range); });
+              description + (full ? ", f32 logits" : "") + (masked ? ", mask" : ""), statistics,
+              part, full, masked, range);
         }
       }
       for (const Kind kind : kEveryKind) {
         add("vocabulary_parallel_cross_entropy", description + ", " + cross_entropy_name(kind),
-            [=](Operands& operands) { return parallel_loss(operands, part, kind, range); });
+            parallel_loss, part, kind, range);
       }
     }
   }
-  table.gradients.push_back(
-      {"vocabulary_parallel_cross_entropy", "5x4 of 7, 2 ranks", [](Operands& operands) {
-         return parallel_gradients(operands, {5, 4, 7, 2, 0});
-       }});
+  table.differentiate("vocabulary_parallel_cross_entropy", "5x4 of 7, 2 ranks", parallel_gradients,
+                      Part{5, 4, 7, 2, 0});
   const Part half{1024, 25152, 50257, 2, 1};
-  table.performance.push_back(
-      {"cross_entropy_statistics", cross_entropy_name(half), kTimedTypes,
-       [=](Operands& operands) { return statistics(operands, half, false, false, 4.0); }});
-  table.performance.push_back(
-      {"vocabulary_parallel_cross_entropy", cross_entropy_name(half) + ", in place", kTimedTypes,
-       [=](Operands& operands) { return parallel_loss(operands, half, Kind::kInPlace, 4.0); }});
+  table.time("cross_entropy_statistics", cross_entropy_name(half), kTimedTypes, statistics, half,
+             false, false, 4.0);
+  table.time("vocabulary_parallel_cross_entropy", cross_entropy_name(half) + ", in place",
+             kTimedTypes, parallel_loss, half, Kind::kInPlace, 4.0);
 }
 
 }  // namespace
@@ -297,43 +293,37 @@ void add_cross_entropy_cases(CaseTable& table) {
        {CrossEntropySize{1, 1, 1}, CrossEntropySize{3, 17, 17}, CrossEntropySize{17, 65, 50},
         CrossEntropySize{65, 257, 257}, CrossEntropySize{9, 1024, 1001}}) {
     for (const Kind kind : kEveryKind) {
-      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind), kStorageTypes,
-                             [=](Operands& operands) { return loss(operands, size, kind, 4.0); }});
-      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind) + ", |logits| to 3e4",
-                             kStorageTypes,
-                             [=](Operands& operands) { return loss(operands, size, kind, 3e4); }});
+      table.test("cross_entropy", cross_entropy_name(size, kind), kStorageTypes, loss, size, kind,
+                 4.0);
+      table.test("cross_entropy", cross_entropy_name(size, kind) + ", |logits| to 3e4",
+                 kStorageTypes, loss, size, kind, 3e4);
     }
   }
   for (const std::int64_t vocabulary : kOddColumns) {
     const CrossEntropySize size{2, vocabulary + 2, vocabulary};
     for (const Kind kind : {Kind::kInPlace, Kind::kEvaluation}) {
-      table.tests.push_back({"cross_entropy", cross_entropy_name(size, kind), kStorageTypes,
-                             [=](Operands& operands) { return loss(operands, size, kind, 4.0); }});
+      table.test("cross_entropy", cross_entropy_name(size, kind), kStorageTypes, loss, size, kind,
+                 4.0);
     }
   }
   for (const std::int64_t rows : {1, 17, 257, 1024}) {
     for (const Mask kind : {Mask::kNone, Mask::kSome, Mask::kAllZero}) {
       constexpr const char* kMasks[] = {"no mask", "mask", "all masked"};
-      table.tests.push_back(
-          {"loss_seed", fmt::format("{} rows, {}", rows, kMasks[static_cast<std::size_t>(kind)]),
-           kFullPrecision, [=](Operands& operands) { return seed(operands, rows, kind); }});
+      table.test("loss_seed",
+                 fmt::format("{} rows, {}", rows, kMasks[static_cast<std::size_t>(kind)]),
+                 kFullPrecision, seed, rows, kind);
     }
-    table.tests.push_back({"label_mask", fmt::format("{} rows", rows), kFullPrecision,
-                           [=](Operands& operands) { return labelled(operands, rows); }});
-    table.tests.push_back({"loss_accumulate", fmt::format("{} rows", rows), kFullPrecision,
-                           [=](Operands& operands) { return sums(operands, rows); }});
+    table.test("label_mask", fmt::format("{} rows", rows), kFullPrecision, labelled, rows);
+    table.test("loss_accumulate", fmt::format("{} rows", rows), kFullPrecision, sums, rows);
   }
-  table.gradients.push_back({"cross_entropy", "5x7 of 9", [](Operands& operands) {
-                               return gradients(operands, {5, 9, 7});
-                             }});
+  table.differentiate("cross_entropy", "5x7 of 9", gradients, CrossEntropySize{5, 9, 7});
 
   add_vocabulary_parallel_cases(table);
 
   const CrossEntropySize large{1024, 50304, 50257};
   for (const Kind kind : {Kind::kInPlace, Kind::kEvaluation}) {
-    table.performance.push_back(
-        {"cross_entropy", cross_entropy_name(large, kind), kTimedTypes,
-         [=](Operands& operands) { return loss(operands, large, kind, 4.0); }});
+    table.time("cross_entropy", cross_entropy_name(large, kind), kTimedTypes, loss, large, kind,
+               4.0);
   }
 }
 

@@ -56,7 +56,7 @@ GradientJob gradients(Operands& operands, const DropoutSize& size) {
   const BiasGradient sums{.dbias = operands.filled(DType::kF64, {size.h}, 0.0),
                           .dy = back.dx.rows()};
   GradientJob job;
-  job.forward = [op](Context& context) { bias_dropout_residual(context, op); };
+  job.forward = call_of(bias_dropout_residual, op);
   job.backward = [back, sums](Context& context) {
     dropout_backward(context, back);
     bias_gradient(context, sums);
@@ -71,59 +71,43 @@ GradientJob gradients(Operands& operands, const DropoutSize& size) {
 void add_dropout_cases(CaseTable& table) {
   for (const std::int64_t columns : kOddColumns) {
     const DropoutSize size{2, 1, columns};
-    table.tests.push_back(
-        {"bias_dropout_residual", dropout_name(size, 0.1, ", bias"), kStorageTypes,
-         [=](Operands& operands) { return forward(operands, size, 0.1, true, false); }});
+    table.test("bias_dropout_residual", dropout_name(size, 0.1, ", bias"), kStorageTypes, forward,
+               size, 0.1, true, false, false);
   }
   for (const double probability : {0.0, 0.1, 0.5}) {
     for (const DropoutSize& size :
          {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17}, DropoutSize{17, 1, 65},
           DropoutSize{9, 3, 257}, DropoutSize{0, 2, 17}}) {
-      const auto add = [&](const char* op, const char* more, auto build) {
-        table.tests.push_back({op, dropout_name(size, probability, more), kStorageTypes, build});
+      const auto add = [&](const char* op, const char* more, auto... build) {
+        table.test(op, dropout_name(size, probability, more), kStorageTypes, build...);
       };
-      add("bias_dropout_residual", "",
-          [=](Operands& operands) { return forward(operands, size, probability, false, false); });
-      add("bias_dropout_residual", ", bias",
-          [=](Operands& operands) { return forward(operands, size, probability, true, false); });
-      add("bias_dropout_residual", ", bias, in place",
-          [=](Operands& operands) { return forward(operands, size, probability, true, true); });
-      add("dropout_backward", "",
-          [=](Operands& operands) { return backward(operands, size, probability, false); });
-      add("dropout_backward", ", in place",
-          [=](Operands& operands) { return backward(operands, size, probability, true); });
-      const auto add_fp32 = [&](const char* op, const char* more, auto build) {
-        table.tests.push_back({op, dropout_name(size, probability, more), k16BitTypes, build});
+      add("bias_dropout_residual", "", forward, size, probability, false, false, false);
+      add("bias_dropout_residual", ", bias", forward, size, probability, true, false, false);
+      add("bias_dropout_residual", ", bias, in place", forward, size, probability, true, true,
+          false);
+      add("dropout_backward", "", backward, size, probability, false, false);
+      add("dropout_backward", ", in place", backward, size, probability, true, false);
+      const auto add_fp32 = [&](const char* op, const char* more, auto... build) {
+        table.test(op, dropout_name(size, probability, more), k16BitTypes, build...);
       };
       for (const bool bias : {false, true}) {
         add_fp32("bias_dropout_residual",
-                 bias ? ", bias, fp32 residual in place" : ", fp32 residual",
-                 [=](Operands& operands) {
-                   return forward(operands, size, probability, bias, bias, true);
-                 });
+                 bias ? ", bias, fp32 residual in place" : ", fp32 residual", forward, size,
+                 probability, bias, bias, true);
       }
-      add_fp32("dropout_backward", ", fp32 residual", [=](Operands& operands) {
-        return backward(operands, size, probability, false, true);
-      });
+      add_fp32("dropout_backward", ", fp32 residual", backward, size, probability, false, true);
     }
     if (probability == 0.5) continue;
     const DropoutSize large{256, 4, 768};
-    table.performance.push_back(
-        {"bias_dropout_residual", dropout_name(large, probability), kTimedTypes,
-         [=](Operands& operands) { return forward(operands, large, probability, true, true); }});
-    table.performance.push_back(
-        {"dropout_backward", dropout_name(large, probability), kTimedTypes,
-         [=](Operands& operands) { return backward(operands, large, probability, false); }});
-    table.performance.push_back({"bias_dropout_residual",
-                                 dropout_name(large, probability, ", fp32 residual"), k16BitTypes,
-                                 [=](Operands& operands) {
-                                   return forward(operands, large, probability, true, true, true);
-                                 }});
+    table.time("bias_dropout_residual", dropout_name(large, probability), kTimedTypes, forward,
+               large, probability, true, true, false);
+    table.time("dropout_backward", dropout_name(large, probability), kTimedTypes, backward, large,
+               probability, false, false);
+    table.time("bias_dropout_residual", dropout_name(large, probability, ", fp32 residual"),
+               k16BitTypes, forward, large, probability, true, true, true);
   }
-  table.gradients.push_back(
-      {"bias_dropout_residual", dropout_name({5, 2, 7}, 0.3), [](Operands& operands) {
-         return gradients(operands, {5, 2, 7});
-       }});
+  table.differentiate("bias_dropout_residual", dropout_name({5, 2, 7}, 0.3), gradients,
+                      DropoutSize{5, 2, 7});
 }
 
 }  // namespace phalanx::ops

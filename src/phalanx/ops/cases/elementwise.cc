@@ -82,9 +82,10 @@ Job copied_transposed(Operands& operands, bool plain) {
   return make_job(op, copy, {{op.destination, 0.0}});
 }
 
-Job accumulated(Operands& operands, DType destination, DType source, std::int64_t n) {
+Job accumulated(Operands& operands, std::int64_t n, bool into_f32) {
+  const DType destination = into_f32 ? DType::kF32 : operands.storage();
   const Accumulate op{.destination = contents(operands, destination, {n}),
-                      .source = contents(operands, source, {n})};
+                      .source = contents(operands, operands.storage(), {n})};
   return make_job(op, accumulate, {{op.destination, 0.0}});
 }
 
@@ -93,53 +94,36 @@ Job scaled(Operands& operands, std::int64_t n) {
   return make_job(op, scale, {{op.y, 0.0}});
 }
 
-void add_copies(std::vector<Case>& tests) {
+void add_copies(CaseTable& table) {
   for (const std::int64_t n : {1, 3, 17, 257, 70001}) {
     for (const DType source : kStorageTypes) {
-      tests.push_back({"copy", fmt::format("{} from {}", n, name_of(source)), kStorageTypes,
-                       [=](Operands& operands) { return copied(operands, source, {n}); }});
+      table.test("copy", fmt::format("{} from {}", n, name_of(source)), kStorageTypes, copied,
+                 source, Shape{n});
     }
-    tests.push_back(
-        {"copy", fmt::format("{} of the same type", n), kEveryType,
-         [=](Operands& operands) { return copied(operands, operands.storage(), {n}); }});
+    table.test("copy", fmt::format("{} of the same type", n), kEveryType,
+               [n](Operands& operands) { return copied(operands, operands.storage(), {n}); });
   }
-  tests.push_back({"copy", "special values", kStorageTypes, special_values});
-  tests.push_back({"copy", "columns", kStorageTypes, copied_columns});
-  tests.push_back({"copy", "transposed", kStorageTypes,
-                   [](Operands& operands) { return copied_transposed(operands, true); }});
-  tests.push_back({"copy", "heads first", kStorageTypes,
-                   [](Operands& operands) { return copied_transposed(operands, false); }});
+  table.test("copy", "special values", kStorageTypes, special_values);
+  table.test("copy", "columns", kStorageTypes, copied_columns);
+  table.test("copy", "transposed", kStorageTypes, copied_transposed, true);
+  table.test("copy", "heads first", kStorageTypes, copied_transposed, false);
 }
 
 }  // namespace
 
 void add_elementwise_cases(CaseTable& table) {
   for (const std::int64_t n : {1, 3, 17, 257, 70001}) {
-    table.tests.push_back({"fill", fmt::format("{}", n), kEveryType,
-                           [=](Operands& operands) { return filled(operands, {n}); }});
-    table.tests.push_back(
-        {"accumulate", fmt::format("{}", n), kStorageTypes, [=](Operands& operands) {
-           return accumulated(operands, operands.storage(), operands.storage(), n);
-         }});
-    table.tests.push_back(
-        {"accumulate", fmt::format("{}, into f32", n), kStorageTypes, [=](Operands& operands) {
-           return accumulated(operands, DType::kF32, operands.storage(), n);
-         }});
-    table.tests.push_back({"scale", fmt::format("{}", n), kStorageTypes,
-                           [=](Operands& operands) { return scaled(operands, n); }});
+    table.test("fill", fmt::format("{}", n), kEveryType, filled, Shape{n});
+    table.test("accumulate", fmt::format("{}", n), kStorageTypes, accumulated, n, false);
+    table.test("accumulate", fmt::format("{}, into f32", n), kStorageTypes, accumulated, n, true);
+    table.test("scale", fmt::format("{}", n), kStorageTypes, scaled, n);
   }
-  add_copies(table.tests);
+  add_copies(table);
 
   const Shape layer{7087872};
-  table.performance.push_back({"fill", "7087872", kTimedTypes,
-                               [=](Operands& operands) { return filled(operands, layer); }});
-  table.performance.push_back({"copy", "7087872 from f32", kTimedTypes, [=](Operands& operands) {
-                                 return copied(operands, DType::kF32, layer);
-                               }});
-  table.performance.push_back(
-      {"accumulate", "7087872, into f32", kTimedTypes, [=](Operands& operands) {
-         return accumulated(operands, DType::kF32, operands.storage(), layer[0]);
-       }});
+  table.time("fill", "7087872", kTimedTypes, filled, layer);
+  table.time("copy", "7087872 from f32", kTimedTypes, copied, DType::kF32, layer);
+  table.time("accumulate", "7087872, into f32", kTimedTypes, accumulated, layer[0], true);
 }
 
 }  // namespace phalanx::ops

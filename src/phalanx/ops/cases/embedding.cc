@@ -101,7 +101,7 @@ GradientJob look_up_gradient(Operands& operands, const EmbeddingSize& size, bool
   const Tensor dy = operands.uniform({size.s, size.b, size.h});
   const Tensor dtable = operands.filled(DType::kF64, {size.v, size.h}, 0.0);
   GradientJob job;
-  job.forward = [op](Context& context) { embedding_forward(context, op); };
+  job.forward = call_of(embedding_forward, op);
   if (through_slots) {
     SparseEmbeddingGradient sparse = sparse_op(operands, size, size.s * size.b);
     sparse.ids = op.ids;
@@ -135,7 +135,7 @@ GradientJob position_gradient(Operands& operands, const EmbeddingSize& size) {
                              .rows = op.rows};
   const Tensor dtable = operands.filled(DType::kF64, {size.v, size.h}, 0.0);
   GradientJob job;
-  job.forward = [op](Context& context) { add_positions(context, op); };
+  job.forward = call_of(add_positions, op);
   job.backward = [=](Context& context) {
     dropout_backward(context, back);
     embedding_gradient(context, {dtable, op.ids, back.dx});
@@ -148,18 +148,14 @@ GradientJob position_gradient(Operands& operands, const EmbeddingSize& size) {
 void add_performance(CaseTable& table) {
   const EmbeddingSize words{256, 4, 768, 50304};
   const EmbeddingSize places{256, 4, 768, 1024};
-  const auto add = [&](const char* op, const std::string& description, auto build) {
-    table.performance.push_back({op, description, kTimedTypes, build});
+  const auto add = [&](const char* op, const std::string& description, auto... build) {
+    table.time(op, description, kTimedTypes, build...);
   };
-  add("embedding_forward", embedding_name(words),
-      [=](Operands& operands) { return forward(operands, words); });
-  add("add_positions", embedding_name(places) + ", p = 0.1",
-      [=](Operands& operands) { return positions(operands, places, 0.1, true); });
-  add("embedding_gradient", embedding_name(words),
-      [=](Operands& operands) { return gradient(operands, words); });
+  add("embedding_forward", embedding_name(words), forward, words, false);
+  add("add_positions", embedding_name(places) + ", p = 0.1", positions, places, 0.1, true, false);
+  add("embedding_gradient", embedding_name(words), gradient, words);
   // Not the join: it has nothing to do when it runs again.
-  add("sparse_embedding_gradient", embedding_name(words),
-      [=](Operands& operands) { return sparse(operands, words); });
+  add("sparse_embedding_gradient", embedding_name(words), sparse, words);
 }
 
 }  // namespace
@@ -168,40 +164,29 @@ void add_embedding_cases(CaseTable& table) {
   for (const EmbeddingSize& size :
        {EmbeddingSize{1, 1, 1, 1}, EmbeddingSize{3, 2, 17, 5}, EmbeddingSize{17, 3, 65, 257},
         EmbeddingSize{65, 2, 33, 9, 7}, EmbeddingSize{9, 1, 257, 40, 1000}}) {
-    const auto add = [&](const char* op, const std::string& description, auto build) {
-      table.tests.push_back({op, description, kStorageTypes, build});
+    const auto add = [&](const char* op, const std::string& description, auto... build) {
+      table.test(op, description, kStorageTypes, build...);
     };
-    add("embedding_forward", embedding_name(size),
-        [=](Operands& operands) { return forward(operands, size); });
-    table.tests.push_back({"embedding_forward", embedding_name(size) + ", fp32 residual",
-                           k16BitTypes,
-                           [=](Operands& operands) { return forward(operands, size, true); }});
-    add("embedding_gradient", embedding_name(size),
-        [=](Operands& operands) { return gradient(operands, size); });
-    add("sparse_embedding_gradient", embedding_name(size),
-        [=](Operands& operands) { return sparse(operands, size); });
-    add("sparse_embedding_join", embedding_name(size),
-        [=](Operands& operands) { return join(operands, size); });
+    add("embedding_forward", embedding_name(size), forward, size, false);
+    table.test("embedding_forward", embedding_name(size) + ", fp32 residual", k16BitTypes, forward,
+               size, true);
+    add("embedding_gradient", embedding_name(size), gradient, size);
+    add("sparse_embedding_gradient", embedding_name(size), sparse, size);
+    add("sparse_embedding_join", embedding_name(size), join, size);
     for (const double probability : {0.0, 0.1}) {
       const auto description = fmt::format("{}, p = {}", embedding_name(size), probability);
-      add("add_positions", description,
-          [=](Operands& operands) { return positions(operands, size, probability, false); });
-      add("add_positions", description + ", in place",
-          [=](Operands& operands) { return positions(operands, size, probability, true); });
-      table.tests.push_back(
-          {"add_positions", description + ", fp32 residual", k16BitTypes,
-           [=](Operands& operands) { return positions(operands, size, probability, true, true); }});
+      add("add_positions", description, positions, size, probability, false, false);
+      add("add_positions", description + ", in place", positions, size, probability, true, false);
+      table.test("add_positions", description + ", fp32 residual", k16BitTypes, positions, size,
+                 probability, true, true);
     }
   }
   const EmbeddingSize small{5, 2, 3, 4, 2};
   for (const bool through_slots : {false, true}) {
-    table.gradients.push_back(
-        {"embedding", through_slots ? "sparse" : "dense",
-         [=](Operands& operands) { return look_up_gradient(operands, small, through_slots); }});
+    table.differentiate("embedding", through_slots ? "sparse" : "dense", look_up_gradient, small,
+                        through_slots);
   }
-  table.gradients.push_back({"add_positions", "p = 0.3", [=](Operands& operands) {
-                               return position_gradient(operands, {5, 2, 3, 4});
-                             }});
+  table.differentiate("add_positions", "p = 0.3", position_gradient, EmbeddingSize{5, 2, 3, 4});
   add_performance(table);
 }
 

@@ -92,16 +92,19 @@ Job bias_sum(Operands& operands, const LinearSize& size, bool accumulate = true)
   return make_job(op, bias_gradient, {near(op.dbias, sum_units(size.rows))});
 }
 
+template <typename... Build>
+void add_product(std::vector<Case>& cases, std::span<const DType> types, const std::string& op,
+                 const std::string& description, Build... build) {
+  cases.push_back(case_of(op, description, types, build...));
+  cases.back().product = true;
+}
+
 void add_products(std::vector<Case>& cases, std::span<const DType> types, const LinearSize& size) {
-  const auto add = [&](const char* op, const std::string& description, auto build) {
-    cases.push_back({op, description, types, build, /*product=*/true});
-  };
-  add("linear_forward", linear_name(size) + ", bias",
-      [size](Operands& operands) { return forward(operands, size, true, false); });
-  add("linear_input_gradient", linear_name(size),
-      [size](Operands& operands) { return input_gradient(operands, size); });
-  add("linear_weight_gradient", linear_name(size) + ", accumulate",
-      [size](Operands& operands) { return weight_gradient(operands, size, true); });
+  add_product(cases, types, "linear_forward", linear_name(size) + ", bias", forward, size, true,
+              false);
+  add_product(cases, types, "linear_input_gradient", linear_name(size), input_gradient, size);
+  add_product(cases, types, "linear_weight_gradient", linear_name(size) + ", accumulate",
+              weight_gradient, size, true);
 }
 
 GradientJob all_gradients(Operands& operands, const LinearSize& size) {
@@ -116,7 +119,7 @@ GradientJob all_gradients(Operands& operands, const LinearSize& size) {
       .dweight = operands.output({size.n, size.k}), .dy = dy, .x = op.x, .accumulate = false};
   const BiasGradient bias{.dbias = operands.filled(DType::kF64, {size.n}, 0.0), .dy = dy};
   GradientJob job;
-  job.forward = [op](Context& context) { linear_forward(context, op); };
+  job.forward = call_of(linear_forward, op);
   job.backward = [input, weight, bias](Context& context) {
     linear_input_gradient(context, input);
     linear_weight_gradient(context, weight);
@@ -135,47 +138,32 @@ void add_linear_cases(CaseTable& table) {
                               {7, 24, 3072}, {0, 65, 257}, {3, 17, 0},    {3, 0, 5}};
   for (const LinearSize& size : sizes) {
     add_products(table.tests, kStorageTypes, size);
-    table.tests.push_back({"bias_gradient", linear_name(size), kStorageTypes,
-                           [size](Operands& operands) { return bias_sum(operands, size); }});
-    table.tests.push_back({"bias_gradient", linear_name(size) + ", overwrite", kStorageTypes,
-                           [size](Operands& operands) { return bias_sum(operands, size, false); }});
+    table.test("bias_gradient", linear_name(size), kStorageTypes, bias_sum, size, true);
+    table.test("bias_gradient", linear_name(size) + ", overwrite", kStorageTypes, bias_sum, size,
+               false);
   }
   const LinearSize odd{33, 65, 19};
-  const auto add = [&](const char* op, const std::string& description, auto build) {
-    table.tests.push_back({op, description, kStorageTypes, build, true});
-  };
-  add("linear_forward", "33x65x19",
-      [odd](Operands& operands) { return forward(operands, odd, false, false); });
-  add("linear_forward", "33x65x19, f32 output",
-      [odd](Operands& operands) { return forward(operands, odd, false, true); });
-  add("linear_forward", "33x65x19, bias, f32 output",
-      [odd](Operands& operands) { return forward(operands, odd, true, true); });
+  const auto add = [&](auto... row) { add_product(table.tests, kStorageTypes, row...); };
+  add("linear_forward", "33x65x19", forward, odd, false, false);
+  add("linear_forward", "33x65x19, f32 output", forward, odd, false, true);
+  add("linear_forward", "33x65x19, bias, f32 output", forward, odd, true, true);
   for (const LinearSize& size : {odd, LinearSize{0, 65, 257}}) {
-    add("linear_weight_gradient", linear_name(size) + ", overwrite",
-        [size](Operands& operands) { return weight_gradient(operands, size, false); });
+    add("linear_weight_gradient", linear_name(size) + ", overwrite", weight_gradient, size, false);
   }
   for (const LinearSize& size : {odd, LinearSize{9, 50, 400}, LinearSize{70, 20, 3},
                                  LinearSize{0, 50, 400}, LinearSize{9, 50, 0}}) {
     for (const ActivationKind kind : kActivationKinds) {
       const std::string name = fmt::format("{}, {}", linear_name(size), name_of(kind));
-      add("linear_forward", name, [size, kind](Operands& operands) {
-        return forward_with_activation(operands, size, kind);
-      });
-      add("linear_input_gradient", name, [size, kind](Operands& operands) {
-        return input_gradient_of_activation(operands, size, kind);
-      });
+      add("linear_forward", name, forward_with_activation, size, kind);
+      add("linear_input_gradient", name, input_gradient_of_activation, size, kind);
     }
     for (const bool accumulate : {true, false}) {
       add("linear_weight_gradient",
           linear_name(size) + (accumulate ? ", bias" : ", bias, overwrite"),
-          [size, accumulate](Operands& operands) {
-            return weight_and_bias_gradient(operands, size, accumulate);
-          });
+          weight_and_bias_gradient, size, accumulate);
     }
   }
-  table.gradients.push_back({"linear", "7x5x3", [](Operands& operands) {
-                               return all_gradients(operands, {7, 5, 3});
-                             }});
+  table.differentiate("linear", "7x5x3", all_gradients, LinearSize{7, 5, 3});
 
   // QKV, attention output, the two of the MLP, and the logits.
   for (const LinearSize& size :
@@ -183,9 +171,7 @@ void add_linear_cases(CaseTable& table) {
         LinearSize{1024, 768, 3072}, LinearSize{1024, 50304, 768}}) {
     add_products(table.performance, kTimedTypes, size);
   }
-  table.performance.push_back({"bias_gradient", "1024x3072", kTimedTypes, [](Operands& operands) {
-                                 return bias_sum(operands, {1024, 3072, 1});
-                               }});
+  table.time("bias_gradient", "1024x3072", kTimedTypes, bias_sum, LinearSize{1024, 3072, 1}, true);
 }
 
 }  // namespace phalanx::ops

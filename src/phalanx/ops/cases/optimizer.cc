@@ -34,12 +34,15 @@ Job step(Operands& operands, std::int64_t n, double weights, std::int64_t number
 }
 
 // Not even the garbage in storage changes.
+Job unchanged(Job job) {
+  for (Output& output : job.outputs) output.tolerance = 0.0;
+  return job;
+}
+
 Job skipped(Operands& operands, std::int64_t n) {
-  Adam op = make_adam(operands, n, 1.0, true);
+  const Adam op = make_adam(operands, n, 1.0, true);
   operands.poison(op.gradient);
-  Job result = job(op);
-  for (Output& output : result.outputs) output.tolerance = 0.0;
-  return result;
+  return unchanged(job(op));
 }
 
 // A gradient that is 0 from the start: m = v = 0 leaves the weight to its decay.
@@ -73,6 +76,10 @@ Job job(const Sgd& op) {
   return make_job(op, sgd, outputs);
 }
 
+Job descent(Operands& operands, std::int64_t n, double momentum) {
+  return job(make_sgd(operands, n, momentum));
+}
+
 // As when training begins: the buffer becomes the gradient.
 Job first_descent(Operands& operands, std::int64_t n) {
   Sgd op = make_sgd(operands, n, 0.9);
@@ -80,56 +87,44 @@ Job first_descent(Operands& operands, std::int64_t n) {
   return job(op);
 }
 
-// Not even the garbage in storage changes.
 Job skipped_descent(Operands& operands, std::int64_t n) {
   Sgd op = make_sgd(operands, n, 0.9);
   op.skip = operands.filled(DType::kF32, {1}, 1.0);
   operands.poison(op.gradient);
-  Job result = job(op);
-  for (Output& output : result.outputs) output.tolerance = 0.0;
-  return result;
+  return unchanged(job(op));
 }
 
 void add_sgd_cases(CaseTable& table) {
-  const auto add = [&](const std::string& description, auto build) {
-    table.tests.push_back({"sgd", description, kStorageTypes, build});
+  const auto add = [&](const std::string& description, auto... build) {
+    table.test("sgd", description, kStorageTypes, build...);
   };
   for (const std::int64_t n : {1, 3, 17, 65, 257, 20011}) {
     for (const double momentum : {0.0, 0.9}) {
-      add(fmt::format("{}, momentum {}", n, momentum),
-          [=](Operands& operands) { return job(make_sgd(operands, n, momentum)); });
+      add(fmt::format("{}, momentum {}", n, momentum), descent, n, momentum);
     }
-    add(fmt::format("{}, first step", n),
-        [=](Operands& operands) { return first_descent(operands, n); });
-    add(fmt::format("{}, skipped", n),
-        [=](Operands& operands) { return skipped_descent(operands, n); });
+    add(fmt::format("{}, first step", n), first_descent, n);
+    add(fmt::format("{}, skipped", n), skipped_descent, n);
   }
-  table.performance.push_back({"sgd", "7087872", kTimedTypes, [](Operands& operands) {
-                                 return job(make_sgd(operands, 7087872, 0.9));
-                               }});
+  table.time("sgd", "7087872", kTimedTypes, descent, 7087872, 0.9);
 }
 
 }  // namespace
 
 void add_optimizer_cases(CaseTable& table) {
   add_sgd_cases(table);
-  const auto add = [&](const std::string& description, auto build) {
-    table.tests.push_back({"adam", description, kStorageTypes, build});
+  const auto add = [&](const std::string& description, auto... build) {
+    table.test("adam", description, kStorageTypes, build...);
   };
   for (const std::int64_t n : {1, 3, 17, 65, 257, 20011}) {
     for (const std::int64_t number : {1, 1000}) {
-      add(fmt::format("{}, step {}", n, number),
-          [=](Operands& operands) { return step(operands, n, 1.0, number, 0.1); });
-      add(fmt::format("{}, step {}, weights 0", n, number),
-          [=](Operands& operands) { return step(operands, n, 0.0, number, 0.0); });
+      add(fmt::format("{}, step {}", n, number), step, n, 1.0, number, 0.1);
+      add(fmt::format("{}, step {}, weights 0", n, number), step, n, 0.0, number, 0.0);
     }
-    add(fmt::format("{}, skipped", n), [=](Operands& operands) { return skipped(operands, n); });
-    add(fmt::format("{}, no gradient", n), [=](Operands& operands) { return unused(operands, n); });
+    add(fmt::format("{}, skipped", n), skipped, n);
+    add(fmt::format("{}, no gradient", n), unused, n);
   }
   // One layer of GPT-2 124M.
-  table.performance.push_back({"adam", "7087872", kTimedTypes, [](Operands& operands) {
-                                 return step(operands, 7087872, 1.0, 1000, 0.1);
-                               }});
+  table.time("adam", "7087872", kTimedTypes, step, 7087872, 1.0, 1000, 0.1);
 }
 
 }  // namespace phalanx::ops

@@ -35,12 +35,10 @@ Job numbers(Operands& operands, const Box& box) {
 void add_random_cases(CaseTable& table) {
   for (const Box& box : {Box{1, 1, 1}, Box{3, 17, 17}, Box{65, 257, 257}, Box{5, 7, 23, 11, 9},
                          Box{17, 6, 9, 0, 3, 8}, Box{3, 50, 100000, 70000, 33333}}) {
-    table.tests.push_back({"normal", random_name(box), kStorageTypes,
-                           [=](Operands& operands) { return numbers(operands, box); }});
+    table.test("normal", random_name(box), kStorageTypes, numbers, box);
   }
   const Box large{3072, 768, 768};
-  table.performance.push_back({"normal", random_name(large), kTimedTypes,
-                               [=](Operands& operands) { return numbers(operands, large); }});
+  table.time("normal", random_name(large), kTimedTypes, numbers, large);
 }
 
 }  // namespace phalanx::ops

@@ -70,36 +70,31 @@ void add_reduce_cases(CaseTable& table) {
   for (const std::int64_t n : {1, 3, 17, 65, 257, 4096, 4099, 100003}) {
     for (const std::int64_t lead : {0, 1, 4090, 4095}) {
       const std::string name = fmt::format("{} from {}", n, lead);
-      table.tests.push_back({"square_sum", name, kFullPrecision,
-                             [=](Operands& operands) { return squares(operands, lead, n); }});
-      table.tests.push_back({"zero_count", name, kFullPrecision,
-                             [=](Operands& operands) { return zeros(operands, lead, n); }});
+      table.test("square_sum", name, kFullPrecision, squares, lead, n);
+      table.test("zero_count", name, kFullPrecision, zeros, lead, n);
     }
-    table.tests.push_back({"total", fmt::format("{}", n), kFullPrecision,
-                           [=](Operands& operands) { return sum_of(operands, n); }});
+    table.test("total", fmt::format("{}", n), kFullPrecision, sum_of, n);
   }
   for (const std::int64_t n : kOddColumns) {
-    table.tests.push_back({"square_sum", fmt::format("{}", n), kFullPrecision,
-                           [=](Operands& operands) { return squares(operands, 0, n); }});
+    table.test("square_sum", fmt::format("{}", n), kFullPrecision, squares, 0, n);
   }
   for (const std::int64_t n : {1, 17, 148}) {
     for (const Factor& which : kFactors) {
-      table.tests.push_back({"gradient_factor", fmt::format("{} sums, {}", n, which.description),
-                             kFullPrecision,
-                             [=](Operands& operands) { return factor(operands, n, which); }});
+      table.test("gradient_factor", fmt::format("{} sums, {}", n, which.description),
+                 kFullPrecision, factor, n, which);
     }
   }
   // One layer of GPT-2 124M, its table of words, and the blocks of the model.
   constexpr std::int64_t kLayer = 7087872;
   constexpr std::int64_t kWords = 50304 * 768;
   constexpr std::int64_t kModelBlocks = 30382;
-  const auto add = [&](const char* op, std::int64_t n, auto build) {
-    table.performance.push_back({op, fmt::format("{}", n), kFullPrecision, build});
+  const auto add = [&](const char* op, std::int64_t n, auto... build) {
+    table.time(op, fmt::format("{}", n), kFullPrecision, build...);
   };
-  add("square_sum", kLayer, [](Operands& operands) { return squares(operands, 0, kLayer); });
-  add("square_sum", kWords, [](Operands& operands) { return squares(operands, 0, kWords); });
-  add("zero_count", kLayer, [](Operands& operands) { return zeros(operands, 0, kLayer); });
-  add("total", kModelBlocks, [](Operands& operands) { return sum_of(operands, kModelBlocks); });
+  add("square_sum", kLayer, squares, 0, kLayer);
+  add("square_sum", kWords, squares, 0, kWords);
+  add("zero_count", kLayer, zeros, 0, kLayer);
+  add("total", kModelBlocks, sum_of, kModelBlocks);
 }
 
 }  // namespace phalanx::ops

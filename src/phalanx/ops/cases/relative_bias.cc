@@ -57,12 +57,10 @@ GradientJob relative_gradients(Operands& operands, const RelativeSize& size) {
       .buckets = size.buckets,
       .first_head = size.first_head,
       .first_query = size.first_query};
-  GradientJob job;
-  job.forward = [op](Context& context) { relative_bias_forward(context, op); };
-  job.backward = [back](Context& context) { relative_bias_backward(context, back); };
-  job.outputs = {{op.bias, back.dbias}};
-  job.operands = {{op.table, back.dtable}};
-  return job;
+  return {call_of(relative_bias_forward, op),
+          call_of(relative_bias_backward, back),
+          {{op.bias, back.dbias}},
+          {{op.table, back.dtable}}};
 }
 
 constexpr RelativeBuckets kCausalBuckets{.bidirectional = false};
@@ -78,25 +76,19 @@ void add_relative_bias_cases(CaseTable& table) {
                                 {2, 150, 150, {}, 4, 2},
                                 {5, 31, 19, kFewBuckets}};
   for (const RelativeSize& size : sizes) {
-    table.tests.push_back({"relative_bias_forward", relative_name(size), kStorageTypes,
-                           [=](Operands& operands) { return relative_forward(operands, size); }});
-    table.tests.push_back({"relative_bias_backward", relative_name(size), kFullPrecision,
-                           [=](Operands& operands) { return relative_backward(operands, size); }});
+    table.test("relative_bias_forward", relative_name(size), kStorageTypes, relative_forward, size);
+    table.test("relative_bias_backward", relative_name(size), kFullPrecision, relative_backward,
+               size);
   }
   for (const RelativeSize& size :
        {RelativeSize{2, 9, 7, kFewBuckets, 4, 1},
         RelativeSize{2, 3, 12, {.count = 5, .max_distance = 6, .bidirectional = false}, 2, 0, 8}}) {
-    table.gradients.push_back({"relative_bias", relative_name(size), [=](Operands& operands) {
-                                 return relative_gradients(operands, size);
-                               }});
+    table.differentiate("relative_bias", relative_name(size), relative_gradients, size);
   }
   const RelativeSize large{12, 512, 512};
-  table.performance.push_back(
-      {"relative_bias_forward", relative_name(large), kTimedTypes,
-       [=](Operands& operands) { return relative_forward(operands, large); }});
-  table.performance.push_back(
-      {"relative_bias_backward", relative_name(large), kFullPrecision,
-       [=](Operands& operands) { return relative_backward(operands, large); }});
+  table.time("relative_bias_forward", relative_name(large), kTimedTypes, relative_forward, large);
+  table.time("relative_bias_backward", relative_name(large), kFullPrecision, relative_backward,
+             large);
 }
 
 }  // namespace phalanx::ops

@@ -61,12 +61,7 @@ GradientJob rotate_gradients(Operands& operands, const Spec& spec) {
   back.x = operands.uniform(op.y.shape);
   back.y = operands.output(op.x.shape);
   back.inverse = !op.inverse;
-  GradientJob job;
-  job.forward = [op](Context& context) { rotate(context, op); };
-  job.backward = [back](Context& context) { rotate(context, back); };
-  job.outputs = {{op.y, back.x}};
-  job.operands = {{op.x, back.y}};
-  return job;
+  return {call_of(rotate, op), call_of(rotate, back), {{op.y, back.x}}, {{op.x, back.y}}};
 }
 
 Job table_job(Operands& operands, std::int64_t positions, const Rotary& rotary) {
@@ -97,24 +92,21 @@ void add_rotary_cases(CaseTable& table) {
       {9, 3, 6, 24, {.dimensions = 6, .interleaved = true}, Layout::kGrouped, false, 2},
   };
   for (const Spec& spec : tested) {
-    table.tests.push_back({"rotate", rotate_name(spec), kStorageTypes,
-                           [=](Operands& operands) { return rotate_job(operands, spec); }});
+    table.test("rotate", rotate_name(spec), kStorageTypes, rotate_job, spec);
   }
   const Rotary llama3{
       .dimensions = 128, .base = 500000.0, .scaling = Rotary::Scaling::kLlama3, .factor = 8.0};
   for (const Rotary& rotary :
        {Rotary{.dimensions = 2}, Rotary{.dimensions = 34, .interpolation = 3.0}, llama3, kYarn}) {
-    table.tests.push_back({"rotary_table", fmt::format("257x{}", rotary.dimensions), kFullPrecision,
-                           [=](Operands& operands) { return table_job(operands, 257, rotary); }});
+    table.test("rotary_table", fmt::format("257x{}", rotary.dimensions), kFullPrecision, table_job,
+               257, rotary);
   }
   for (const Spec& spec :
        {Spec{3, 2, 2, 6, {.dimensions = 4}}, Spec{2, 2, 2, 4, kYarn}, Spec{3, 1, 2, 4, kYarn},
         Spec{3, 2, 2, 5, {.dimensions = 4, .interleaved = true}, Layout::kDense, true}}) {
     Spec differentiated = spec;
     differentiated.rotary.dimensions = std::min<std::int64_t>(spec.rotary.dimensions, 4);
-    table.gradients.push_back({"rotate", rotate_name(differentiated), [=](Operands& operands) {
-                                 return rotate_gradients(operands, differentiated);
-                               }});
+    table.differentiate("rotate", rotate_name(differentiated), rotate_gradients, differentiated);
   }
   // Queries and keys of a fused tensor, as they lie behind linear_qkv.
   const Spec timed[] = {
@@ -123,8 +115,7 @@ void add_rotary_cases(CaseTable& table) {
       {1024, 1, 32, 128, {.dimensions = 128, .interleaved = true}, Layout::kGrouped, false, 8},
   };
   for (const Spec& spec : timed) {
-    table.performance.push_back({"rotate", rotate_name(spec), kTimedTypes,
-                                 [=](Operands& operands) { return rotate_job(operands, spec); }});
+    table.time("rotate", rotate_name(spec), kTimedTypes, rotate_job, spec);
   }
 }
 

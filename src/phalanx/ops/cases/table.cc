@@ -5,8 +5,7 @@ namespace phalanx::ops {
 CaseTable make_case_table() {
   CaseTable table;
   add_linear_cases(table);
-  add_layer_norm_cases(table);
-  add_rms_norm_cases(table);
+  add_norm_cases(table);
   add_activation_cases(table);
   add_dropout_cases(table);
   add_embedding_cases(table);

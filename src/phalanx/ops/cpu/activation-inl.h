@@ -1,5 +1,4 @@
-// The activations as forms, types with value(x) and derivative(x); what is not a number stays that.
-// Included once per target.
+// Activations as types with value(x) and derivative(x). NaN stays NaN. Included once per target.
 
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/cpu/gelu-inl.h"
@@ -38,7 +37,7 @@ struct SquaredRelu {
 
 // x s with s = 1 / (1 + exp(-x)).
 struct Silu {
-  // Kept away from infinity and subnormal numbers.
+  // The limits keep exp(-x) away from infinity and subnormal numbers.
   static HWY_INLINE FloatVector power_of(FloatVector x) {
     const auto bound = hn::Set(FloatTag(), 80.0F);
     return exponential(hn::Min(hn::Max(hn::Neg(x), hn::Neg(bound)), bound));
@@ -55,7 +54,7 @@ struct Silu {
   }
 };
 
-// body(Form()) with the form of an activation.
+// Calls body(Form()) with the type of an activation.
 template <typename Body>
 HWY_INLINE void with_form(ops::ActivationKind kind, const Body& body) {
   switch (kind) {

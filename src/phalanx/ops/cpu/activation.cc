@@ -8,6 +8,8 @@
 #include "hwy/foreach_target.h"
 // clang-format on
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "phalanx/ops/cpu/activation-inl.h"
@@ -20,123 +22,174 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Calls row(r) for all rows and biased(lanes, r, i) gives x + bias.
-template <typename T, typename Body>
-HWY_INLINE void for_biased(const CpuDevice& device, const Tensor& x_tensor,
-                           const Tensor& bias_tensor, const Body& body) {
-  const std::int64_t columns = x_tensor.shape[1];
-  const auto x = rows_of<T>(x_tensor);
-  const T* bias = dense<T>(bias_tensor);
-  const Blocks blocks = row_blocks(x_tensor.shape[0], columns);
+// Columns of a row at a time: read as floats into the first-level cache, computed on there,
+// written. So a form is compiled once for all storage types.
+constexpr std::int64_t kColumnBlock = 512;
+using FloatBlock = std::array<float, kColumnBlock>;
+
+// to = x + bias, where there is a bias; whole vectors are written, with zeros beyond `count`.
+template <typename T>
+void read(const T* x, const T* bias, std::int64_t count, FloatBlock& to) {
+  if (bias == nullptr) {
+    for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
+      store(lanes.load(x + i), to.data() + i);
+    });
+  } else {
+    for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
+      store(hn::Add(lanes.load(x + i), lanes.load(bias + i)), to.data() + i);
+    });
+  }
+}
+template <typename T>
+void write(const FloatBlock& from, std::int64_t count, T* to) {
+  for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    lanes.store(load(from.data() + i), to + i);
+  });
+}
+
+// x = body(x) or body(x, y), vector by vector.
+template <typename Body, typename... Others>
+HWY_INLINE void transform(std::int64_t count, const Body& body, FloatBlock& x,
+                          const Others&... others) {
+  for (std::int64_t i = 0; i < count; i += lane_count()) {
+    store(body(load(x.data() + i), load(others.data() + i)...), x.data() + i);
+  }
+}
+void multiply(std::int64_t count, FloatBlock& x, const FloatBlock& y) {
+  const auto product = [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Mul(a, b); };
+  transform(count, product, x, y);
+}
+
+// An activation and its derivative, which replace x.
+struct BlockForm {
+  void (*value)(std::int64_t count, FloatBlock& x);
+  void (*derivative)(std::int64_t count, FloatBlock& x);
+};
+template <typename Form>
+void values(std::int64_t count, FloatBlock& x) {
+  transform(
+      count, [](FloatVector v) HWY_ATTR { return Form::value(v); }, x);
+}
+template <typename Form>
+void derivatives(std::int64_t count, FloatBlock& x) {
+  transform(
+      count, [](FloatVector v) HWY_ATTR { return Form::derivative(v); }, x);
+}
+BlockForm form_of(ops::ActivationKind kind) {
+  BlockForm form{};
+  with_form(kind, [&](auto type) HWY_ATTR {
+    form = {values<decltype(type)>, derivatives<decltype(type)>};
+  });
+  return form;
+}
+
+// body(r, begin, count) for blocks of all rows.
+template <typename Body>
+HWY_INLINE void for_blocks(const CpuDevice& device, std::int64_t rows, std::int64_t columns,
+                           const Body& body) {
+  const Blocks blocks = row_blocks(rows, columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      const T* row = x[r];
-      if (bias == nullptr) {
-        for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
-          body(r, i, lanes, lanes.load(row + i));
-        });
-      } else {
-        for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
-          body(r, i, lanes, hn::Add(lanes.load(row + i), lanes.load(bias + i)));
-        });
+      for (std::int64_t c = 0; c < columns; c += kColumnBlock) {
+        body(r, c, std::min(kColumnBlock, columns - c));
       }
     }
   });
 }
 
-template <typename Form, typename T>
+template <typename T>
+const T* offset(const T* from, std::int64_t by) {
+  return from == nullptr ? nullptr : from + by;
+}
+
+template <typename T>
 void forward(const CpuDevice& device, const ops::BiasActivationForward& op) {
+  const auto x = rows_of<T>(op.x);
   const auto y = rows_of<T>(op.y);
-  for_biased<T>(device, op.x, op.bias,
-                [&](std::int64_t r, std::int64_t i, auto lanes, FloatVector biased)
-                    HWY_ATTR { lanes.store(Form::value(biased), y[r] + i); });
+  const T* bias = dense<T>(op.bias);
+  const BlockForm form = form_of(op.kind);
+  for_blocks(device, op.x.shape[0], op.x.shape[1],
+             [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
+               FloatBlock block;
+               read(x[r] + c, offset(bias, c), count, block);
+               form.value(count, block);
+               write(block, count, y[r] + c);
+             });
 }
 
-template <typename Form, typename T>
+template <typename T>
 void backward(const CpuDevice& device, const ops::BiasActivationBackward& op) {
-  const auto dx = rows_of<T>(op.dx);
+  const auto x = rows_of<T>(op.x);
   const auto dy = rows_of<T>(op.dy);
-  for_biased<T>(device, op.x, op.bias,
-                [&](std::int64_t r, std::int64_t i, auto lanes, FloatVector biased) HWY_ATTR {
-                  const auto gradient = hn::Mul(lanes.load(dy[r] + i), Form::derivative(biased));
-                  lanes.store(gradient, dx[r] + i);
-                });
+  const auto dx = rows_of<T>(op.dx);
+  const T* bias = dense<T>(op.bias);
+  const BlockForm form = form_of(op.kind);
+  for_blocks(device, op.x.shape[0], op.x.shape[1],
+             [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
+               FloatBlock block, gradient;
+               read(x[r] + c, offset(bias, c), count, block);
+               read<T>(dy[r] + c, nullptr, count, gradient);
+               form.derivative(count, block);
+               multiply(count, gradient, block);
+               write(gradient, count, dx[r] + c);
+             });
 }
 
-// Calls body(r, i, lanes, gate, up) for all pairs of the halves of x, with their biases added.
-template <typename T, typename Body>
-HWY_INLINE void for_gated(const CpuDevice& device, const Tensor& x_tensor,
-                          const Tensor& bias_tensor, const Body& body) {
-  const std::int64_t columns = x_tensor.shape[1] / 2;
-  const auto x = rows_of<T>(x_tensor);
-  const T* bias = dense<T>(bias_tensor);
-  const Blocks blocks = row_blocks(x_tensor.shape[0], columns);
-  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
-    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      const T* gates = x[r];
-      for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
-        auto gate = lanes.load(gates + i);
-        auto up = lanes.load(gates + columns + i);
-        if (bias != nullptr) {
-          gate = hn::Add(gate, lanes.load(bias + i));
-          up = hn::Add(up, lanes.load(bias + columns + i));
-        }
-        body(r, i, lanes, gate, up);
-      });
-    }
-  });
-}
-
-template <typename Form, typename T>
+// The left half of x holds the gates, the right half what they let through.
+template <typename T>
 void gated_forward(const CpuDevice& device, const ops::GatedActivationForward& op) {
+  const std::int64_t columns = op.y.shape[1];
+  const auto x = rows_of<T>(op.x);
   const auto y = rows_of<T>(op.y);
-  for_gated<T>(device, op.x, op.bias,
-               [&](std::int64_t r, std::int64_t i, auto lanes, FloatVector gate, FloatVector up)
-                   HWY_ATTR { lanes.store(hn::Mul(Form::value(gate), up), y[r] + i); });
+  const T* bias = dense<T>(op.bias);
+  const BlockForm form = form_of(op.kind);
+  for_blocks(device, op.x.shape[0], columns,
+             [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
+               FloatBlock gate, up;
+               read(x[r] + c, offset(bias, c), count, gate);
+               read(x[r] + columns + c, offset(bias, columns + c), count, up);
+               form.value(count, gate);
+               multiply(count, gate, up);
+               write(gate, count, y[r] + c);
+             });
 }
 
-template <typename Form, typename T>
+template <typename T>
 void gated_backward(const CpuDevice& device, const ops::GatedActivationBackward& op) {
   const std::int64_t columns = op.dy.shape[1];
-  const auto dx = rows_of<T>(op.dx);
+  const auto x = rows_of<T>(op.x);
   const auto dy = rows_of<T>(op.dy);
-  for_gated<T>(device, op.x, op.bias,
-               [&](std::int64_t r, std::int64_t i, auto lanes, FloatVector gate, FloatVector up)
-                   HWY_ATTR {
-                     const auto gradient = lanes.load(dy[r] + i);
-                     const auto slope = hn::Mul(up, Form::derivative(gate));
-                     lanes.store(hn::Mul(gradient, slope), dx[r] + i);
-                     lanes.store(hn::Mul(gradient, Form::value(gate)), dx[r] + columns + i);
-                   });
-}
-
-// body(T(), Form()) with a storage type and the form of an activation.
-template <typename Body>
-HWY_INLINE void with_types(DType dtype, ops::ActivationKind kind, const Body& body) {
-  with_storage(dtype, [&](auto type) HWY_ATTR {
-    with_form(kind, [&](auto form) HWY_ATTR { body(type, form); });
-  });
+  const auto dx = rows_of<T>(op.dx);
+  const T* bias = dense<T>(op.bias);
+  const BlockForm form = form_of(op.kind);
+  for_blocks(device, op.x.shape[0], columns,
+             [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
+               FloatBlock gate, up, gradient;
+               read(x[r] + c, offset(bias, c), count, gate);
+               read(x[r] + columns + c, offset(bias, columns + c), count, up);
+               read<T>(dy[r] + c, nullptr, count, gradient);
+               FloatBlock slope = gate;
+               form.derivative(count, slope);
+               multiply(count, up, slope);
+               multiply(count, up, gradient);
+               form.value(count, gate);
+               multiply(count, gate, gradient);
+               write(up, count, dx[r] + c);
+               write(gate, count, dx[r] + columns + c);
+             });
 }
 
 void bias_activation_forward(const CpuDevice& device, const ops::BiasActivationForward& op) {
-  with_types(op.x.dtype, op.kind, [&](auto type, auto form) HWY_ATTR {
-    forward<decltype(form), decltype(type)>(device, op);
-  });
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { forward<decltype(type)>(device, op); });
 }
 void bias_activation_backward(const CpuDevice& device, const ops::BiasActivationBackward& op) {
-  with_types(op.x.dtype, op.kind, [&](auto type, auto form) HWY_ATTR {
-    backward<decltype(form), decltype(type)>(device, op);
-  });
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { backward<decltype(type)>(device, op); });
 }
 void gated_activation_forward(const CpuDevice& device, const ops::GatedActivationForward& op) {
-  with_types(op.x.dtype, op.kind, [&](auto type, auto form) HWY_ATTR {
-    gated_forward<decltype(form), decltype(type)>(device, op);
-  });
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { gated_forward<decltype(type)>(device, op); });
 }
 void gated_activation_backward(const CpuDevice& device, const ops::GatedActivationBackward& op) {
-  with_types(op.x.dtype, op.kind, [&](auto type, auto form) HWY_ATTR {
-    gated_backward<decltype(form), decltype(type)>(device, op);
-  });
+  with_storage(op.x.dtype, [&](auto type) HWY_ATTR { gated_backward<decltype(type)>(device, op); });
 }
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE
@@ -145,10 +198,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(bias_activation_forward);
-HWY_EXPORT(bias_activation_backward);
-HWY_EXPORT(gated_activation_forward);
-HWY_EXPORT(gated_activation_backward);
+PHALANX_KERNEL(BiasActivationForward, bias_activation_forward)
+PHALANX_KERNEL(BiasActivationBackward, bias_activation_backward)
+PHALANX_KERNEL(GatedActivationForward, gated_activation_forward)
+PHALANX_KERNEL(GatedActivationBackward, gated_activation_backward)
 
 namespace {
 
@@ -174,19 +227,6 @@ void for_elements(const CpuDevice& device, const Tensor& x, const Body& body) {
 }
 
 }  // namespace
-
-void execute(CpuDevice& device, const ops::BiasActivationForward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(bias_activation_forward)(device, op);
-}
-void execute(CpuDevice& device, const ops::BiasActivationBackward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(bias_activation_backward)(device, op);
-}
-void execute(CpuDevice& device, const ops::GatedActivationForward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(gated_activation_forward)(device, op);
-}
-void execute(CpuDevice& device, const ops::GatedActivationBackward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(gated_activation_backward)(device, op);
-}
 
 void execute(CpuDevice& device, const ops::TanhForward& op, const Tensor& /*scratch*/) {
   for_elements(device, op.x, [&](std::int64_t i, auto type) {

@@ -1,7 +1,7 @@
-// The backward of attention, fused and unfused: probabilities are made again from log-sum-exp, or
-// read; then dv = p' dout, dp = dout v', ds = p (dp - delta), dk = ds' q, dq = ds k. Blocks of keys
-// are done one after the other, each against all strips of the task; attention_cut.h says how the
-// work is shared.
+// The backward of attention, fused and unfused. The fused op recomputes probabilities from
+// log-sum-exp; the unfused op reads them. Then dv = p' dout, dp = dout v', ds = p (dp - delta), dk
+// = ds' q, dq = ds k. A task takes blocks of keys in order, each against all its strips; see
+// attention_cut.h.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,16 +22,16 @@
 #define PHALANX_OPS_CPU_ATTENTION_BACKWARD_ONCE
 namespace phalanx::cpu {
 
-// What the fused and the unfused op share.
+// The operands that the fused and the unfused op share.
 struct AttentionGradients {
   const ops::AttentionInputs& in;
   Tensor dquery, dkey, dvalue, dbias, dout;
-  Tensor lse;            // make probabilities again from it, or
-  Tensor probabilities;  // read them
+  Tensor lse;            // of the fused op: probabilities are recomputed from it
+  Tensor probabilities;  // of the unfused op
   Tensor delta;          // [b, heads, sq] f32
 };
 
-// Samples add to the same dbias, so with it they are done one after the other.
+// Every sample adds to the same dbias, so a bias gradient takes the samples in order.
 inline BackwardCut backward_cut(const AttentionShape& shape, bool bias_gradient, int threads) {
   const std::int64_t strip_floats = shape.stride * kStripRows;
   return {shape.groups * (bias_gradient ? 1 : shape.batch), shape.strips(), shape.keys,
@@ -67,14 +67,14 @@ struct BackwardScratch {
 
   float *keys, *values;             // [256][stride]
   float *dkeys, *dvalues;           // [256][stride]
-  float *query_rows, *dout_rows;    // [48][stride]; the query times query_factor()
+  float *query_rows, *dout_rows;    // [48][stride]; the query is times query_factor()
   float *query_lanes, *dout_lanes;  // [groups of the width][48]
   float *scores, *dscores;          // [256][48]
   float *lse, *delta, *factor;      // [48]
   ColumnScratch columns;
-  // Pairs of neighbouring rows, where products are of bf16.
+  // Pairs of neighbouring rows, for products of bf16.
   float *key_pairs, *dscore_pairs, *query_pairs, *dout_pairs;
-  float* row_sums;  // of the strips of a task: lanes of dquery, or delta
+  float* row_sums;  // dquery lanes or delta of every strip of a task
   std::int64_t size;
 };
 
@@ -105,13 +105,13 @@ struct BackwardProblem {
   std::optional<HeadRows> probabilities, dbias;
 };
 
-// A walk over strips and blocks of some samples, and what it makes.
+// One walk over strips and blocks of some samples, and which results it computes.
 struct BackwardPass {
   AttentionPass cut;
   std::int64_t first_sample = 0;
-  bool keys = false;     // dkey, dvalue and dbias
-  bool queries = false;  // dquery
-  bool delta = false;    // delta alone, of the unfused op
+  bool keys = false;     // computes dkey, dvalue and dbias
+  bool queries = false;  // computes dquery
+  bool delta = false;    // computes only delta, for the unfused op
 };
 
 }  // namespace phalanx::cpu
@@ -154,14 +154,14 @@ class BackwardTask {
   }
 
  private:
-  // What a strip sums up over all keys: dquery in lanes, or delta.
+  // The size of a strip's sum over all keys: dquery in lanes, or delta.
   std::int64_t sum_floats() const {
     if (pass_.delta) return kStripRows;
     return pass_.queries ? kStripRows * shape_.stride : 0;
   }
 
-  // What follows the block from key `first` on: the next one, or the first one of what is likely
-  // this thread's next task; and its own results.
+  // Fetches what comes after the block at key `first`: the next block, or the first block of this
+  // thread's likely next task; and the block's own results.
   void fetch_keys(std::int64_t first, std::int64_t next) {
     const std::int64_t size = pass_.cut.block_keys;
     std::int64_t sample = sample_;
@@ -243,12 +243,12 @@ class BackwardTask {
           row_statistic(problem_.op.delta, sample_, strip.head[i], strip.query[i]);
       if (!problem_.op.lse) continue;
       const float lse = row_statistic(problem_.op.lse, sample_, strip.head[i], strip.query[i]);
-      // A row that sees nothing: every exponential of (score - infinity) is 0.
+      // A row that sees no key: every exp(score - infinity) is 0.
       scratch_.lse[lane] = lse == -kInfinity ? kInfinity : lse * kLog2E;
     }
   }
 
-  // Leaves the probabilities of a span in scratch.scores.
+  // Writes the probabilities of a span to scratch.scores.
   void make_probabilities(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
     if (problem_.probabilities) {
       for_pieces(span, [&](int first, int keys) HWY_ATTR {
@@ -268,7 +268,7 @@ class BackwardTask {
     }
   }
 
-  // Leaves dout v' of a span in scratch.dscores.
+  // Writes dout v' of a span to scratch.dscores.
   void multiply_values(const QueryStrip& strip, const KeySpan& span) {
     const std::int64_t stride = in_.groups_of(shape_.stride);
     product<Left::kRows, Into::kOverwrite>(
@@ -311,8 +311,8 @@ class BackwardTask {
     add(dscores, pairs ? scratch_.query_pairs : scratch_.query_rows, scratch_.dkeys);
   }
 
-  // dscores, which hold dout v', become gradients of the scores; the probabilities become those
-  // after dropout.
+  // Turns scratch.dscores from dout v' into gradients of the scores, and the probabilities into
+  // those after dropout.
   void differentiate_softmax(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
     std::optional<LaneDropout> dropout;
     if (in_.drops()) dropout.emplace(in_.op.dropout, strip);
@@ -379,9 +379,9 @@ class BackwardTask {
                       scratch_.query_rows, shape_.stride);
   }
 
-  // The sums times the factors that were left out of them.
+  // Multiplies the sums by the factors that the products left out.
   void store_key_gradients(const KeyBlock& block) {
-    // Queries that were multiplied by the scale were so by log2(e) too.
+    // Queries that carry the scale also carry log2(e).
     const float dkey_factor = in_.pairs == nullptr ? kLn2 : static_cast<float>(in_.op.scale);
     for (std::int64_t key = 0; key < block.count; ++key) {
       const auto store_sums = [&](const float* sums, float factor, const HeadRows& to) HWY_ATTR {

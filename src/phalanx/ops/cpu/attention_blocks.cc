@@ -8,29 +8,29 @@
 namespace phalanx::cpu {
 namespace {
 
-enum class Sight { kNone, kSome, kAll };
+enum class Seen { kNone, kSome, kAll };
 
-// What the queries of one range see of the keys of another.
-Sight sight(const ops::AttentionMask& mask, const CoordinateRange& queries,
-            const CoordinateRange& keys, bool padding) {
-  if (keys.position_low > keys.position_high) return Sight::kNone;
-  Sight result = padding ? Sight::kSome : Sight::kAll;
+// Compares the coordinates of a range of queries with those of a range of keys.
+Seen keys_seen(const ops::AttentionMask& mask, const CoordinateRange& queries,
+               const CoordinateRange& keys, bool padding) {
+  if (keys.position_low > keys.position_high) return Seen::kNone;
+  Seen result = padding ? Seen::kSome : Seen::kAll;
   if (mask.causal) {
-    if (keys.position_low > queries.position_high) return Sight::kNone;
-    if (keys.position_high > queries.position_low) result = Sight::kSome;
+    if (keys.position_low > queries.position_high) return Seen::kNone;
+    if (keys.position_high > queries.position_low) result = Seen::kSome;
   }
   if (mask.window > 0) {
     const auto distance = [](std::int64_t query, std::int64_t key) { return query - key; };
-    if (distance(queries.position_low, keys.position_high) >= mask.window) return Sight::kNone;
-    if (distance(queries.position_high, keys.position_low) >= mask.window) result = Sight::kSome;
+    if (distance(queries.position_low, keys.position_high) >= mask.window) return Seen::kNone;
+    if (distance(queries.position_high, keys.position_low) >= mask.window) result = Seen::kSome;
   }
   if (mask.documents) {
     if (keys.document_low > queries.document_high || keys.document_high < queries.document_low) {
-      return Sight::kNone;
+      return Seen::kNone;
     }
     const bool one_document =
         keys.document_low == keys.document_high && queries.document_low == queries.document_high;
-    if (!one_document) result = Sight::kSome;
+    if (!one_document) result = Seen::kSome;
   }
   return result;
 }
@@ -181,17 +181,17 @@ void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, st
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block) {
   KeySpan span;
-  if (sight(mask, queries, block.range, true) == Sight::kNone) return span;
+  if (keys_seen(mask, queries, block.range, true) == Seen::kNone) return span;
   for (int group = 0; group < kKeyGroups; ++group) {
     const auto index = static_cast<std::size_t>(group);
-    const Sight seen = sight(mask, queries, block.ranges[index], block.padding[index]);
-    if (seen == Sight::kNone) continue;
+    const Seen seen = keys_seen(mask, queries, block.ranges[index], block.padding[index]);
+    if (seen == Seen::kNone) continue;
     const int first = group * kKeyGroup;
     const int last = first + kKeyGroup;
-    // Groups between two that are seen are not left out but masked.
+    // Groups between two visible groups are masked, not skipped.
     const bool gap = !span.empty() && span.last < first;
     if (span.empty()) span.first = first;
-    if (gap || seen == Sight::kSome) {
+    if (gap || seen == Seen::kSome) {
       const int masked = gap ? span.last : first;
       if (span.masked_first == span.masked_last) span.masked_first = masked;
       span.masked_last = last;

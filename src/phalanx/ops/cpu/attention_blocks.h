@@ -1,9 +1,9 @@
 #pragma once
-// The pieces that attention on the CPU works on: strips of queries and blocks of keys, and which
-// keys a strip sees. The query rows that read one key/value head (of all heads of its group,
-// head-major) form strips of 48, which are the SIMD lanes of all scores, [keys][lanes]. So the
-// softmax over keys is element-wise in the lanes, sums know no vector width, grouped heads share
-// the keys they load, and no product needs a transposed key or value.
+// The units of work of attention on the CPU: strips of queries, blocks of keys, and the keys that a
+// strip sees. The query rows of all heads that read one key/value head form strips of 48 rows.
+// These rows are the SIMD lanes of all scores, [keys][lanes]. So softmax over keys is element-wise
+// in the lanes, bits do not depend on the vector width, grouped heads share loaded keys, and no
+// product needs a transposed key or value.
 
 #include <algorithm>
 #include <array>
@@ -19,24 +19,24 @@ namespace phalanx::cpu {
 
 inline constexpr int kStripRows = 48;  // query rows of a strip
 inline constexpr int kBlockKeys = 256;
-inline constexpr int kKeyGroup = 8;  // within a block, keys are skipped in groups of this many
+inline constexpr int kKeyGroup = 8;  // keys within a block are skipped in groups of this size
 inline constexpr int kKeyGroups = kBlockKeys / kKeyGroup;
-// Transposes of scores read whole vectors of keys, which may be longer than a group.
+// Transposing scores reads whole vectors of keys, which may be longer than a group.
 inline constexpr int kScoreKeys = kBlockKeys + kKeyGroup;
 
 struct AttentionShape {
   explicit AttentionShape(const ops::AttentionInputs& in);
 
-  std::int64_t rows() const { return heads_per_group * queries; }  // that read one key/value head
+  std::int64_t rows() const { return heads_per_group * queries; }  // of one key/value head
   std::int64_t strips() const { return ceil_div(rows(), kStripRows); }
   std::int64_t blocks(std::int64_t size = kBlockKeys) const { return ceil_div(keys, size); }
 
   std::int64_t queries, keys, batch, heads, groups, width;
   std::int64_t heads_per_group;
-  std::int64_t stride;  // floats from row to row of copies: the width in whole vectors
+  std::int64_t stride;  // floats between rows of copies: the width in whole vectors
 };
 
-// Where rows (query or key, sample, head) of an operand lie; they must be dense.
+// Where the rows (query or key, sample, head) of an operand lie. A row must be dense.
 class HeadRows {
  public:
   // [s, b, heads, d] or [s, b, groups, heads per group, d]
@@ -73,25 +73,25 @@ struct AttentionOperands {
   AttentionShape shape;
   HeadRows query, key, value;
   std::optional<HeadRows> bias;
-  float kept_factor;  // what dropout multiplies kept probabilities by
-  // Multiplies pairs of bf16; null where products are of fp32, which is also so in the AMX family:
-  // its tiles are too large for strips.
+  float kept_factor;  // kept probabilities are multiplied by it
+  // The kernel for pairs of bf16; null where products are fp32. Also null in the AMX family: its
+  // tiles are too large for strips.
   const PanelKernel* pairs = nullptr;
 
-  // Numbers in 32 bits of an operand of a product.
+  // Numbers in 32 bits of a product's operand.
   std::int64_t group() const { return pairs == nullptr ? 1 : 2; }
   std::int64_t groups_of(std::int64_t numbers) const { return ceil_div(numbers, group()); }
 };
 
 void expect_statistic(const char* name, const Tensor& tensor);
-// An element of a [b, heads, sq] tensor of row statistics.
+// An element of row statistics, [b, heads, sq].
 inline float& row_statistic(const Tensor& tensor, std::int64_t sample, std::int64_t head,
                             std::int64_t query) {
   return tensor.as<float>()[sample * tensor.strides[0] + head * tensor.strides[1] +
                             query * tensor.strides[2]];
 }
 
-// The smallest and largest coordinates of some rows; empty while low > high.
+// The smallest and the largest coordinates of some rows; empty while low > high.
 struct CoordinateRange {
   std::int32_t position_low = std::numeric_limits<std::int32_t>::max();
   std::int32_t position_high = std::numeric_limits<std::int32_t>::min();
@@ -116,7 +116,7 @@ struct QueryStrip {
   CoordinateRange range;
   alignas(64) std::array<std::int32_t, kStripRows> position;
   alignas(64) std::array<std::int32_t, kStripRows> document;
-  // Of philox.h: the site with the head, and what the sample puts into counter and key.
+  // Philox counters: the site with the head, and the sample's part of counter and key.
   alignas(64) std::array<std::uint32_t, kStripRows> site;
   alignas(64) std::array<std::uint32_t, kStripRows> sample_low;
   alignas(64) std::array<std::uint32_t, kStripRows> key_high;
@@ -136,7 +136,7 @@ struct KeyBlock {
   int count;
   std::array<std::int32_t, kBlockKeys> position;
   std::array<std::int32_t, kBlockKeys> document;
-  CoordinateRange range;                           // of the rows that are not padding, and
+  CoordinateRange range;                           // of the rows that are not padding,
   std::array<CoordinateRange, kKeyGroups> ranges;  // of each group
   std::array<bool, kKeyGroups> padding;            // has padding rows
 };
@@ -144,8 +144,8 @@ struct KeyBlock {
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
                         std::int64_t sample, std::int64_t first, std::int64_t size = kBlockKeys);
 
-// The keys [first, last) of a block, in whole groups: no query of a strip sees a key outside. All
-// queries see all of these, except that some of [masked_first, masked_last) are masked.
+// The keys [first, last) of a block, in whole groups. No query of a strip sees a key outside. All
+// queries see all of them, except that some keys of [masked_first, masked_last) are masked.
 struct KeySpan {
   int first = 0;
   int last = 0;
@@ -156,19 +156,19 @@ struct KeySpan {
   int count() const { return last - first; }
 };
 
-// Which keys of a block the queries of a strip see. mask_scores() of attention_scores-inl.h applies
-// the same predicate to one query and one key.
+// The keys of a block that a strip's queries see. mask_scores() of attention_scores-inl.h applies
+// the same rule to one query and one key.
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block);
 
-// Fetches rows that will be read or written soon into the caches, a few at each step: processors do
-// not fetch strided rows in time by themselves.
+// Prefetches rows into the caches, a few at each step. The hardware does not prefetch strided rows
+// in time.
 class RowPrefetch {
  public:
-  // Adds the rows [first, last), or nothing if too many ranges wait.
+  // Queues the rows [first, last); does nothing if too many ranges wait.
   void add(const HeadRows& rows, std::int64_t first, std::int64_t last, std::int64_t sample,
            std::int64_t head, std::int64_t width);
-  // Adds the rows of a strip in one of the query tensors.
+  // Queues the rows of a strip in one of the query tensors.
   void add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
                  std::int64_t group, std::int64_t strip);
   void add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
@@ -199,7 +199,7 @@ class RowPrefetch {
   std::size_t end_ = 0;
 };
 
-// Cuts scratch into pieces that start at whole cache lines; without memory it only counts.
+// Cuts scratch into pieces that start at cache lines. Without memory it only counts.
 class FloatArena {
  public:
   explicit FloatArena(float* base) : base_(base) {}
@@ -215,8 +215,8 @@ class FloatArena {
   std::int64_t used_ = 0;
 };
 
-// Matrices whose rows are (head, query) and whose columns are keys, such as the bias, come and go
-// in pieces of this many keys.
+// Matrices with rows (head, query) and columns of keys, such as the bias, are copied in pieces of
+// this many keys.
 inline constexpr int kColumnPiece = 64;
 
 struct ColumnScratch {

@@ -1,7 +1,7 @@
 #pragma once
-// Which strips of queries and which blocks of keys a task of attention does. Results do not depend
-// on it: sums over keys go block by block and sums over queries strip by strip, always in order,
-// whichever task does them. So the cut may depend on the number of threads.
+// Which strips of queries and blocks of keys a task of attention does. The cut may depend on the
+// number of threads because results do not depend on the cut: sums over keys go block by block and
+// sums over queries strip by strip, always in order.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace phalanx::cpu {
 
-// A share of n things of growing or falling cost, such as the strips under a causal mask. Things
-// are dealt out from both ends, 0, n-1, 1, n-2, ..., so that all shares cost about the same.
+// A share of n items whose cost grows or falls, such as the strips under a causal mask. Items are
+// dealt from both ends, 0, n-1, 1, n-2, ..., so that all shares cost about the same.
 struct Share {
   std::int64_t index = 0;
-  std::int64_t of = 1;  // at most n
+  std::int64_t of = 1;  // number of shares, at most n
 
   bool has(std::int64_t i, std::int64_t n) const {
     const std::int64_t place = std::min(2 * i, 2 * (n - 1 - i) + 1);
     return place * of / n == index;
   }
-  // The first of the share from i on, or n.
+  // The first item of the share at or after i, or n.
   std::int64_t next(std::int64_t i, std::int64_t n) const {
     while (i < n && !has(i, n)) ++i;
     return i;
   }
-  // Calls body(i, the next i or n) in order.
+  // Calls body(i, next i or n) in order.
   template <typename Body>
   void for_each(std::int64_t n, const Body& body) const {
     std::int64_t following = next(0, n);
@@ -38,13 +38,13 @@ struct Share {
   }
 };
 
-// Tasks for each thread: so many that one more or less matters little.
+// Tasks per thread: enough that one more or less matters little.
 inline constexpr std::int64_t kTasksPerThread = 3;
 constexpr std::int64_t enough_tasks(int threads) {
   return threads == 1 ? 1 : threads * kTasksPerThread;
 }
 
-// Shares of n things of each head: enough of them, and none of more than `most` things.
+// The number of shares of each head's n items: enough of them, and at most `most` items in each.
 constexpr std::int64_t shares_of(std::int64_t heads, std::int64_t n, std::int64_t most,
                                  int threads) {
   const std::int64_t enough = ceil_div(enough_tasks(threads), std::max<std::int64_t>(1, heads));
@@ -74,30 +74,29 @@ struct AttentionPass {
   }
 };
 
-// Strips of a task that makes sums of strips: they share the keys and values that it copies, and
-// their queries and sums should stay in the second cache beside them.
+// Strips of a task that sums over strips. They share copied keys and values, and their queries and
+// sums should stay in the second-level cache beside them.
 inline constexpr std::int64_t kMostStrips = 12;
 
 constexpr AttentionPass strip_pass(std::int64_t heads, std::int64_t strips, int threads) {
   return {.heads = heads, .strip_shares = shares_of(heads, strips, kMostStrips, threads)};
 }
 
-// The backward needs sums over strips (dkey, dvalue) and over keys (dquery). Where heads are many,
-// a task is a whole head, with dquery of all its strips in scratch. Where they are few, or that
-// scratch would be large, one pass makes dkey and dvalue, each task of some blocks, and another
-// one dquery, each task of some strips: 7 products instead of 5, but scratch is bounded and there
-// is work for many threads.
+// The backward needs sums over strips (dkey, dvalue) and sums over keys (dquery). With many heads,
+// a task is a whole head and keeps dquery of all its strips in scratch. With few heads, or if that
+// scratch is too large, one pass computes dkey and dvalue by blocks, and a second pass computes
+// dquery by strips: 7 products instead of 5, but bounded scratch and work for many threads.
 struct BackwardCut {
   BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,
               std::int64_t strip_bytes, int threads);
 
   bool whole_heads;
-  AttentionPass keys;     // makes dkey and dvalue, and dquery too if whole_heads
-  AttentionPass queries;  // makes dquery, unless whole_heads
+  AttentionPass keys;     // computes dkey and dvalue, and dquery too if whole_heads
+  AttentionPass queries;  // computes dquery, unless whole_heads
 };
 
 inline constexpr std::int64_t kMostQueryBytes = std::int64_t{8} << 20;
-// Sums of a key know no blocks, so where only those are made, blocks may be small.
+// dkey and dvalue do not depend on the blocks, so a pass of only these may use small blocks.
 inline constexpr std::int64_t kFewestBlockKeys = 64;
 
 inline BackwardCut::BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,

@@ -1,4 +1,4 @@
-// How attention is shared: every piece of work once, and about as much for each of many threads.
+// Each piece of attention's work is done once, and many threads get about equal work.
 
 #include "phalanx/ops/cpu/attention_cut.h"
 
@@ -27,7 +27,7 @@ std::ostream& operator<<(std::ostream& out, const Sizes& shape) {
   return out << shape.batch << " x " << shape.length << ", " << shape.heads << " heads";
 }
 
-// Pairs of query and key under a causal mask.
+// Counts pairs of query and key under a causal mask.
 std::int64_t causal_pairs(const Sizes& shape, std::int64_t strip, std::int64_t block,
                           std::int64_t block_keys) {
   std::int64_t pairs = 0;
@@ -38,7 +38,7 @@ std::int64_t causal_pairs(const Sizes& shape, std::int64_t strip, std::int64_t b
   return pairs;
 }
 
-// Calls body(head, strip, block) for what a task does.
+// Calls body(head, strip, block) for the work of a task.
 template <typename Body>
 void for_each_meeting(const Sizes& shape, const AttentionPass& pass, std::int64_t index,
                       const Body& body) {
@@ -51,7 +51,7 @@ void for_each_meeting(const Sizes& shape, const AttentionPass& pass, std::int64_
       });
 }
 
-// What the threads have done at the end of a pass, each taking the next task when it is free.
+// The work of each thread at the end of a pass. A free thread takes the next task.
 std::vector<std::int64_t> loads(const Sizes& shape, const AttentionPass& pass, int threads) {
   std::vector<std::int64_t> work(static_cast<std::size_t>(threads), 0);
   for (std::int64_t task = 0; task < pass.tasks(); ++task) {
@@ -63,7 +63,7 @@ std::vector<std::int64_t> loads(const Sizes& shape, const AttentionPass& pass, i
   return work;
 }
 
-// The share of the threads' time in which they do something.
+// The fraction of the threads' time that is spent working.
 double busy(const std::vector<std::int64_t>& work) {
   const auto most = static_cast<double>(*std::max_element(work.begin(), work.end()));
   return std::accumulate(work.begin(), work.end(), 0.0) / (most * static_cast<double>(work.size()));
@@ -145,7 +145,7 @@ TEST_P(AttentionCutOf, KeepsManyThreadsBusy) {
   for (const int threads : {2, 8, 64}) {
     EXPECT_GT(expect_busy(forward(threads), threads, "forward"), 0) << threads << " threads";
     const BackwardCut cut = backward(threads);
-    // Threads without work are worth it where the others save 2 of 7 products.
+    // Idle threads are acceptable where the others save 2 of 7 products.
     const std::int64_t least = expect_busy(cut.keys, threads, "keys");
     if (cut.whole_heads) continue;
     EXPECT_GT(least, 0) << threads << " threads";
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Gpt2, AttentionCutOf,
                                          Sizes{1, 16, 1024, 64}, Sizes{4, 12, 1024, 64},
                                          Sizes{1, 25, 1024, 64}, Sizes{2, 16, 2048, 128}));
 
-// Neither pass waits for a sum over a long sequence.
+// Whole heads would need scratch that grows with the length of the sequence.
 TEST(AttentionCut, BoundsTheScratchOfLongSequences) {
   const BackwardCut cut(96, 1 << 20, 1 << 18, kStripRows * 64 * 4, 1);
   EXPECT_FALSE(cut.whole_heads);

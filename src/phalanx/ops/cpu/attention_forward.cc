@@ -1,9 +1,9 @@
 // The forward of attention, fused and unfused, and delta. A task has some strips of queries of one
-// key/value head and goes through the blocks of keys; it copies a block once for all its strips.
+// key/value head and walks over the blocks of keys. It copies a block once for all its strips.
 //
-// Fused: an online softmax. Unfused: a first walk over the keys makes the statistics of the rows, a
-// second one their probabilities, rounded to storage, and the output of those: scores are made
-// twice, so that none wait in scratch. Both make the same products and draw the same dropout.
+// Fused: an online softmax. Unfused: a first walk over the keys computes the statistics of the
+// rows; a second walk computes probabilities, rounded to storage, and the output. It computes
+// scores twice, so scratch holds none. Both use the same products and the same dropout.
 
 #include <algorithm>
 #include <array>
@@ -60,7 +60,7 @@ struct ForwardScratch {
   std::int64_t size;
 };
 
-// Of the fused op with lse, of the unfused one with probabilities.
+// Holds the operands of the fused op (lse) or of the unfused op (probabilities).
 struct ForwardProblem {
   ForwardProblem(const CpuDevice& device, const ops::AttentionInputs& inputs, const Tensor& output)
       : in(inputs, device.products),
@@ -83,7 +83,7 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 namespace {
 
-// A task on a thread: its strips, and walks over the keys.
+// A task on a thread: its strips, and the walks over the keys.
 class ForwardTask {
  public:
   ForwardTask(const ForwardProblem& problem, std::int64_t index, float* base)
@@ -140,8 +140,8 @@ class ForwardTask {
     strip.softmax.reset();
   }
 
-  // Calls body(strip, block, what it sees of it) for every block, one after the other, and strip.
-  // Keys and values of a block that some strip sees are in scratch.
+  // Calls body(strip, block, visible span) for every block in order and every strip. Scratch holds
+  // the keys and values of a block that some strip sees.
   template <typename Body>
   void walk(const Body& body) {
     for (std::int64_t b = 0; b < shape_.blocks(); ++b) {
@@ -167,8 +167,8 @@ class ForwardTask {
     }
   }
 
-  // What follows a block: the next one, or after the last the rows of the outputs and the beginning
-  // of what is likely this thread's next task.
+  // Fetches what comes after a block: the next block, or after the last one the output rows and the
+  // start of this thread's likely next task.
   void fetch_after(std::int64_t b) {
     const auto fetch_block = [&](std::int64_t sample, std::int64_t group, std::int64_t block) {
       ahead_.add_keys(in_.key, shape_, sample, group, block * kBlockKeys);

@@ -1,8 +1,8 @@
-// What attention computes with whole strips and blocks: matrix products in the tiles of
+// The computations of attention on whole strips and blocks: matrix products with the tiles of
 // tile-inl.h, copies of rows of storage, transposes. Included once per target.
 //
-// Scores are [keys][lanes], the lanes being the query rows of a strip; "lanes" of a [rows][width]
-// matrix are its transpose, [width][48].
+// Scores are [keys][lanes]; a lane is a query row of a strip. The "lanes" of a [rows][width] matrix
+// are its transpose, [width][48].
 
 #include <algorithm>
 #include <array>
@@ -39,7 +39,7 @@ constexpr int tile_rows() {
 }
 inline constexpr int kMostVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 
-// The vectors of the next tile when `left` remain: chosen so that no tile is narrower than needed.
+// The vectors of the next tile when `left` remain. No tile is narrower than needed.
 constexpr std::int64_t next_vectors(std::int64_t left) {
   if (left <= kMostVectors) return left;
   if (left % kMostVectors == 0) return kMostVectors;
@@ -147,9 +147,9 @@ inline void product_of_pairs(const PanelKernel& kernel, Left layout, bool add, s
   }
 }
 
-// result[rows][columns] = left right, added to what is there or to that times factor[column].
-// Depth and the strides of operands count in groups of 32 bits: floats, or pairs of bf16 for a
-// kernel. Rows count in 8, columns in whole vectors. Takes a step of `ahead` with every tile.
+// result[rows][columns] = left right + result, where result may first be multiplied by
+// factor[column]. Depth and strides count groups of 32 bits: one float, or a pair of bf16 for a
+// kernel. Rows come in 8s, columns in whole vectors. Each tile takes a step of `ahead`.
 template <Left kLeft, Into kInto>
 void product(const PanelKernel* kernel, std::int64_t rows, std::int64_t columns, std::int64_t depth,
              FloatRows left, FloatRows right, float* result, std::int64_t stride,
@@ -170,7 +170,7 @@ HWY_INLINE void fill(float* to, std::int64_t count, float value) {
   std::fill(to, to + count, value);
 }
 
-// factor times a row of `width` elements, as floats; zeros up to the stride.
+// to = factor * a row of `width` elements, as floats; zeros up to the stride.
 HWY_INLINE void load_row(DType dtype, const std::byte* from, std::int64_t width, float factor,
                          float* to, std::int64_t stride) {
   with_storage(dtype, [=](auto type) HWY_ATTR {
@@ -195,12 +195,12 @@ HWY_INLINE void store_row(const float* from, std::int64_t width, float factor, D
   });
 }
 
-// Rows of floats, `stride` apart, become rows of bf16 in their place, half as far apart.
+// Converts rows of floats in place to rows of bf16, half as far apart.
 inline void narrow_rows(float* rows, std::int64_t count, std::int64_t stride) {
   convert(rows, reinterpret_cast<bfloat16*>(rows), count * stride);
 }
 
-// to[i] = rows 2 i and 2 i + 1 of floats, as pairs of bf16; `to` may be where the rows are.
+// to[i] = rows 2 i and 2 i + 1 of floats, as pairs of bf16. `to` may be the rows themselves.
 inline void pair_rows(const float* rows, std::int64_t count, std::int64_t stride, float* to) {
   for (std::int64_t row = 0; row < count; row += 2) {
     const float* first = rows + row * stride;
@@ -213,12 +213,12 @@ inline void pair_rows(const float* rows, std::int64_t count, std::int64_t stride
   }
 }
 
-// The lanes that hold rows, in whole vectors.
+// The lanes that hold rows, rounded up to whole vectors.
 HWY_INLINE std::int64_t lanes_of(const QueryStrip& strip) {
   return round_up(strip.count, lane_count());
 }
 
-// [lanes][stride], times a factor; zeros past the strip's rows.
+// Loads rows, [lanes][stride], times a factor; zeros past the strip's rows.
 HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, std::int64_t width,
                                 float factor, float* to, std::int64_t stride) {
   for (int lane = 0; lane < strip.count; ++lane) {
@@ -227,7 +227,7 @@ HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, s
   fill(to + strip.count * stride, (lanes_of(strip) - strip.count) * stride, 0.0F);
 }
 
-// The rows of lanes [width][48], each times its factor. `rows` is scratch, [48][stride].
+// Stores lanes [width][48] as rows, each times its factor. `rows` is scratch, [48][stride].
 HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const QueryStrip& strip,
                                   const HeadRows& to, std::int64_t width, float* rows,
                                   std::int64_t stride) {
@@ -237,7 +237,7 @@ HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const
   }
 }
 
-// The rows of a block, [256][stride]; zeros for padding, whatever lies there.
+// Loads the rows of a block, [256][stride]; zeros for padding, whatever memory holds there.
 HWY_INLINE void load_key_rows(const KeyBlock& block, const HeadRows& from, std::int64_t sample,
                               std::int64_t group, std::int64_t width, float* to,
                               std::int64_t stride) {

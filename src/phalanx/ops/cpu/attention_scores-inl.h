@@ -1,8 +1,7 @@
-// Scores of a strip and a block, and what becomes of them: bias, mask, online softmax, dropout.
+// The scores of a strip and a block, and what follows: bias, mask, online softmax, dropout.
 // Included once per target.
 //
-// Scores are in base 2, log2(e) (scale q k + bias): the query lanes carry the factor, and
-// exponentials need none.
+// Scores are in base 2, log2(e) (scale q k + bias), so exponentials need no further factor.
 
 #include "phalanx/ops/cpu/attention_products-inl.h"
 
@@ -28,8 +27,8 @@ inline constexpr float kLn2 = 0.693147180559945309417F;
 inline constexpr float kExpTwo[7] = {1.0F,           0.693147207F,   0.240226509F,   0.0555032723F,
                                      0.00961805668F, 0.00134004282F, 0.000154614447F};
 
-// 2^x to 1e-7 for x <= 0; exactly 0 below -126 (and at -infinity). NaN stays NaN: its payload makes
-// any number of the exponent, but times a NaN.
+// 2^x for x <= 0, to 1e-7; exactly 0 below -126 (and at -infinity). NaN stays NaN: its payload
+// corrupts the exponent, but the product with NaN is NaN.
 HWY_INLINE FloatVector exp_two(FloatVector x) {
   const FloatTag d;
   const BitsTag bits;
@@ -50,18 +49,18 @@ HWY_INLINE FloatVector exp_two(FloatVector x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), result);
 }
 
-// What to subtract from scores whose maximum this is: no row of -infinity may become NaN.
+// The number to subtract from scores with this maximum. A row of -infinity must not become NaN.
 HWY_INLINE FloatVector finite_or_zero(FloatVector maximum) {
   const FloatTag d;
   return hn::IfThenElseZero(hn::Ne(maximum, hn::Set(d, -kInfinity)), maximum);
 }
 
-// ln x for normal x > 0, to 1e-7; NaN stays NaN. x = 2^n m with m within 2^(+-1/2), ln m =
-// 2 atanh(t) with t = (m - 1) / (m + 1).
+// ln x for normal x > 0, to 1e-7; NaN stays NaN. x = 2^n m with m within 2^(+-1/2), and ln m = 2
+// atanh(t) with t = (m - 1) / (m + 1).
 HWY_INLINE FloatVector logarithm(FloatVector x) {
   const FloatTag d;
   const SignedTag integers;
-  // Exponents are counted from sqrt(1/2), whose bits these are.
+  // Exponents count from sqrt(1/2); these are its bits.
   const auto origin = hn::Set(integers, 0x3f3504f3);
   const auto above = hn::Sub(hn::BitCast(integers, x), origin);
   const auto n = hn::ShiftRight<23>(above);
@@ -79,8 +78,8 @@ HWY_INLINE FloatVector logarithm(FloatVector x) {
 
 // ---- Scores
 
-// What scores are multiplied by: the scale, and what makes the exponentials those of base 2. In
-// fp32 the queries are, in bf16 the scores themselves, for queries would be rounded again.
+// The factor of the scores: the scale times log2(e). In fp32 the queries carry it. In bf16 the
+// scores are multiplied, because queries would be rounded again.
 inline float score_factor(const AttentionOperands& in) {
   return static_cast<float>(in.op.scale) * kLog2E;
 }
@@ -96,8 +95,8 @@ HWY_INLINE void for_keys(const KeySpan& span, const Body& body) {
   }
 }
 
-// -infinity where the query does not see the key: visible_span() of attention_blocks.h for one
-// query and one key.
+// Sets scores to -infinity where the query does not see the key; the rule of visible_span() of
+// attention_blocks.h for one query and one key.
 inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
                         const KeyBlock& block, const KeySpan& span, float* scores) {
   const FloatTag d;
@@ -151,12 +150,12 @@ inline void load_columns(const QueryStrip& strip, const KeyBlock& block, const H
   transpose(rows, kColumnPiece, lanes_of(strip), keys, lanes, kStripRows);
 }
 
-// rows = the piece of keys from `first` on, whose lanes these are.
+// rows = the piece of keys that these lanes hold.
 inline void make_columns(const float* lanes, const QueryStrip& strip, int keys, float* rows) {
   transpose(lanes, kStripRows, round_up(keys, lane_count()), lanes_of(strip), rows, kColumnPiece);
 }
 
-// The scores of a span: products of the keys with the query lanes, bias, mask.
+// Computes the scores of a span: products of the keys with the query lanes, bias, mask.
 inline void make_scores(const AttentionOperands& in, const QueryStrip& strip, const KeyBlock& block,
                         const KeySpan& span, const float* keys, const float* query,
                         const ColumnScratch& columns, float* scores, RowPrefetch& ahead) {
@@ -198,9 +197,8 @@ HWY_INLINE FloatVector column_maximum(const float* scores, const KeySpan& span, 
   return hn::Max(hn::Max(maximum[0], maximum[1]), hn::Max(maximum[2], maximum[3]));
 }
 
-// Scores become exponentials relative to the new maximum (Milakov and Gimelshein, Online normalizer
-// calculation for softmax, 2018); `factor` says by what results that were relative to the old one
-// shrink.
+// Turns scores into exponentials relative to the new maximum (Milakov and Gimelshein, Online
+// normalizer calculation for softmax, 2018). `factor` scales earlier results to the new maximum.
 inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxState& state,
                          float* scores, float* factor) {
   for (std::int64_t lane = 0; lane < lanes; lane += lane_count()) {
@@ -224,7 +222,7 @@ inline void softmax_step(const KeySpan& span, std::int64_t lanes, const SoftmaxS
   }
 }
 
-// Scores become the probabilities that storage keeps.
+// Turns scores into the probabilities that storage keeps.
 inline void normalise(const KeySpan& span, std::int64_t lanes, const SoftmaxState& state,
                       DType storage, float* scores) {
   const FloatTag d;
@@ -243,7 +241,7 @@ inline void normalise(const KeySpan& span, std::int64_t lanes, const SoftmaxStat
   });
 }
 
-// log-sum-exp from what softmax knows, and the factors that make outputs of sums.
+// Computes log-sum-exp, and the factors that turn sums into outputs.
 inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, float kept_factor,
                            float* lse, float* factor) {
   const FloatTag d;
@@ -258,8 +256,8 @@ inline void finish_softmax(const SoftmaxState& softmax, std::int64_t lanes, floa
 
 // ---- Dropout of probabilities
 
-// The words of four neighbouring key positions for every lane; made again only when the keys leave
-// the four.
+// The Philox words of four neighbouring key positions for every lane. They are recomputed only when
+// the keys leave the four.
 class LaneDropout {
  public:
   LaneDropout(const Dropout& dropout, const QueryStrip& strip)
@@ -294,8 +292,8 @@ class LaneDropout {
     for (std::size_t w = 0; w < 4; ++w) words_[w][lane] = words[w];
   }
 #else
-  // As philox4x32. Even and odd lanes go separately, each word in the low half of a 64-bit lane;
-  // what the products leave in the high halves, the next multiplication ignores.
+  // As philox4x32. Even and odd lanes are computed apart, each word in the low half of a 64-bit
+  // lane. The next multiplication ignores the high halves.
   HWY_INLINE void make(std::int64_t lane) {
     const BitsTag bits;
     const WideTag wide;
@@ -350,7 +348,7 @@ class LaneDropout {
   alignas(64) std::uint32_t words_[4][kStripRows];
 };
 
-// Zeros where dropped. What is kept is not scaled here: that factor goes into the results.
+// Sets dropped probabilities to 0. Kept ones are not scaled here; the results carry that factor.
 inline void drop(const Dropout& dropout, const QueryStrip& strip, const KeyBlock& block,
                  const KeySpan& span, float* probabilities) {
   LaneDropout lanes(dropout, strip);

@@ -1,5 +1,5 @@
-// What the case table does not reach: long keys (several chunks and phases), numbers at the edge,
-// generation, and agreement of the two attentions.
+// Cases that the case table does not reach: long keys (several blocks and both passes), extreme
+// numbers, generation, and agreement of the two attentions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -127,8 +127,8 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& expect
   }
 }
 
-// Few heads and many keys, so that the backward works in chunks and phases; with a bias gradient
-// also one sample after the other.
+// Few heads and many keys, so that the backward runs two passes. With a bias gradient it also takes
+// one sample after the other.
 struct LongCase {
   Extents extents;
   bool causal, bias;
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
         LongCase{{.sq = 5, .sk = 777, .heads = 2, .d = 20}, false, false},
         LongCase{{.sq = 70, .sk = 530, .b = 3, .heads = 2, .groups = 2, .d = 8}, false, true}));
 
-TEST(CpuAttention, OneQueryAtATimeGivesTheRowsOfAll) {
+TEST(CpuAttention, OneQueryAtATimeGivesTheSameRows) {
   const Extents all{.sq = 150, .sk = 150, .b = 2, .heads = 4, .groups = 2, .d = 32};
   const auto backend = cpu_backend(1);
   Attention whole(all);
@@ -205,7 +205,7 @@ TEST(CpuAttention, OneQueryAtATimeGivesTheRowsOfAll) {
   }
 }
 
-// Tensor parallelism: a rank has the heads from its first on.
+// Tensor parallelism: a rank has some heads, not always from head 0 on.
 class SomeHeads : public testing::TestWithParam<std::int64_t> {
  protected:
   static constexpr std::int64_t kHeads = 4;
@@ -264,7 +264,7 @@ TEST(CpuAttention, LargeScoresStayFinite) {
               testing::Each(testing::Truly([](float x) { return std::isfinite(x); })));
 }
 
-TEST(CpuAttention, WhatPaddingHoldsDoesNotMatter) {
+TEST(CpuAttention, ContentOfPaddingIsIgnored) {
   const Extents extents{.sq = 40, .sk = 90, .heads = 2, .d = 16};
   Attention clean(extents);
   Attention dirty(extents);
@@ -281,7 +281,7 @@ TEST(CpuAttention, WhatPaddingHoldsDoesNotMatter) {
   EXPECT_EQ(clean.results(), dirty.results());
 }
 
-// Keys of another document between keys that are seen, in whole groups and in part of one.
+// Keys of another document lie between visible keys, in whole groups and in part of one.
 TEST(CpuAttention, DocumentsMayAlternate) {
   const Extents extents{.sq = 20, .sk = 48, .heads = 2, .d = 16};
   Attention got(extents);
@@ -321,8 +321,8 @@ TEST(CpuAttention, NanReachesTheOutput) {
   EXPECT_TRUE(std::isnan(attention.out.as<float>()[32 * 8]));
 }
 
-// Every second query row, so every second lane, with every bit that a payload may have.
-TEST(CpuAttention, NanReachesItsRowsWhateverItsPayload) {
+// NaN with every possible payload bit, in every second query row.
+TEST(CpuAttention, NanWithAnyPayloadReachesItsRows) {
   constexpr std::int64_t kRows = 96, kWidth = 8;
   Attention attention({.sq = kRows, .sk = kRows, .heads = 1, .d = kWidth});
   for (std::int64_t row = 1; row < kRows; row += 2) {
@@ -344,7 +344,7 @@ TEST(CpuAttention, NanReachesItsRowsWhateverItsPayload) {
   expect_rows(attention.dquery);
 }
 
-// Calls check(row of the case table) for those of attention, if kernels multiply bf16 here.
+// Calls check(row) for attention's rows of the case table, if kernels multiply bf16 here.
 template <typename Check>
 void for_each_bf16_case(const Check& check) {
   if (active_target() < Target::kAvx512Bf16) {
@@ -374,8 +374,8 @@ TEST(CpuAttentionBf16Products, GiveTheSameBitsForAnyThreads) {
   });
 }
 
-// A family of its own, for storage of bf16 alone.
-TEST(CpuAttentionBf16Products, AreOfBf16StorageAlone) {
+// Products of bf16 are used for bf16 storage only.
+TEST(CpuAttentionBf16Products, AreUsedForBf16StorageOnly) {
   const auto fp32 = make_cpu_backend(1, ProductPrecision::kFp32);
   const auto bf16 = make_cpu_backend(1, ProductPrecision::kBf16);
   int different = 0;

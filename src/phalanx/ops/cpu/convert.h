@@ -1,6 +1,6 @@
 #pragma once
-// Conversions between dense ranges of 16-bit floating-point types and f32, by vectors: what sums of
-// messages are made of (comm/).
+// Conversions between dense ranges of 16-bit floating-point types and f32, by vectors. Reductions
+// of messages (comm/) use them.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
-// A strided copy as runs along its last dimension, after merging dimensions that lie behind one
-// another in both tensors.
+// A strided copy as runs along its last dimension. Dimensions that are contiguous in both tensors
+// are merged.
 
 #include <array>
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace phalanx {
 namespace cpu {
 namespace {
 
-// The device, with subnormal numbers as zeros also in what the calling thread does alone.
+// Subnormal numbers are zeros also in what the calling thread computes alone.
 struct FlushingDevice {
   CpuDevice device;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// The CPU as a backend: kernels by Highway, and by intrinsics where it has no instruction.
+// The CPU as a backend: kernels by Highway, and by intrinsics for instructions that Highway lacks.
 
 #include <memory>
 #include <optional>

@@ -1,6 +1,6 @@
-// Softmax cross entropy, a row at a time: one pass over the logits in blocks that fit the
-// first-level cache (the largest of a block, then its exponentials and their sum). The exponentials
-// stay in the second-level cache, where the gradient only scales them.
+// Softmax cross entropy, a row at a time, in one pass over the logits. Blocks of columns fit the
+// first-level cache: first the largest logit of a block, then its exponentials and their sum. The
+// exponentials stay in the second-level cache, and the gradient only scales them.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -25,15 +25,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Columns whose logits and powers stay in the first-level cache: one maximum, one lane sum.
+// Columns whose logits and exponentials stay in the first-level cache.
 constexpr std::int64_t kColumnBlock = 2048;
 
-// The largest logit so far and the sum of exp(x - largest), NaN where that has no meaning.
+// The largest logit so far and the sum of exp(x - largest); NaN where that is undefined.
 struct RowStatistics {
   float largest = -std::numeric_limits<float>::infinity();
   double sum = 0.0;
 
-  // The same of more columns. NaN stays the largest for good.
+  // Adds more columns. NaN stays the largest.
   void add(float block_largest, double block_sum) {
     if (block_largest == -std::numeric_limits<float>::infinity()) return;
     if (!std::isnan(largest) && !(block_largest <= largest)) {
@@ -44,7 +44,7 @@ struct RowStatistics {
   }
 };
 
-// The largest of some logits; NaN if one is.
+// The largest of some logits; NaN if one is NaN.
 template <typename T>
 HWY_INLINE float largest_of(const T* x, std::int64_t count) {
   const FloatTag d;
@@ -68,12 +68,12 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count) {
     numbers = hn::And(numbers, hn::Eq(rest, rest));
   });
   if (!hn::AllTrue(d, numbers)) return std::numeric_limits<float>::quiet_NaN();
-  // Of 0 and -0 any may be the largest: 0 for all.
+  // Turns -0 into 0, because either of them may be the largest.
   return hn::GetLane(hn::MaxOfLanes(d, largest)) + 0.0F;
 }
 
-// The sum of exp(x - largest). These powers are left in `powers` unless that is null; x may lie
-// there.
+// The sum of exp(x - largest). Stores the exponentials in `powers` unless that is null; `powers`
+// may be x.
 template <bool kKeep, typename T>
 HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, float* powers) {
   const auto shift = hn::Set(FloatTag(), largest);
@@ -88,8 +88,8 @@ HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, fl
   return sums.total();
 }
 
-// One pass over a row. For a gradient, powers has room for the row's powers, each relative to the
-// largest logit of its block, which goes into `largest`; both null otherwise.
+// One pass over a row. For a gradient, `powers` receives the row's exponentials, each relative to
+// the largest logit of its block, and `largest` the block's largest logit. Otherwise both are null.
 template <typename T>
 HWY_INLINE RowStatistics statistics_of(const T* x, std::int64_t vocabulary, float* powers,
                                        float* largest) {
@@ -106,13 +106,12 @@ HWY_INLINE RowStatistics statistics_of(const T* x, std::int64_t vocabulary, floa
       largest[block] = block_largest;
     }
   }
-  // Infinity less infinity: exponential_or_zero says 0.
+  // exponential_or_zero returns 0 for infinity - infinity.
   if (!std::isfinite(row.largest)) row.sum = std::numeric_limits<double>::quiet_NaN();
   return row;
 }
 
-// What differs from factor * exp(x - largest) / sum: the gradient at the target, if that is not
-// below 0, and the padding.
+// Corrects factor * exp(x - largest) / sum at the target (if not below 0) and in the padding.
 template <typename To>
 HWY_INLINE void finish_gradient(const RowStatistics& row, double factor, double at_target,
                                 std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
@@ -125,8 +124,8 @@ HWY_INLINE void finish_gradient(const RowStatistics& row, double factor, double 
   std::fill(dlogits + vocabulary, dlogits + columns, To());
 }
 
-// dlogits = factor * (exp(x - largest) / sum - onehot(target)); a target below 0 is in no column.
-// x may be dlogits.
+// dlogits = factor * (exp(x - largest) / sum - onehot(target)). A target below 0 is in no column. x
+// may be dlogits.
 template <typename From, typename To>
 HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double factor,
                              std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
@@ -142,7 +141,7 @@ HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double fac
   finish_gradient(row, factor, at_target, target, vocabulary, columns, dlogits);
 }
 
-// The same of a row without loss: zeros.
+// The gradient of a row without loss: zeros.
 template <typename From, typename To>
 HWY_INLINE void row_gradient_or_zero(const From* x, const RowStatistics& row, double factor,
                                      std::int64_t target, std::int64_t vocabulary,
@@ -154,7 +153,7 @@ HWY_INLINE void row_gradient_or_zero(const From* x, const RowStatistics& row, do
   }
 }
 
-// As row_gradient, from the powers that statistics_of left; dlogits may lie there.
+// As row_gradient, from the exponentials that statistics_of stored; dlogits may be the same memory.
 template <typename To>
 HWY_INLINE void scale_powers(const float* powers, const float* largest, const RowStatistics& row,
                              double factor, std::int64_t vocabulary, To* dlogits) {
@@ -168,16 +167,16 @@ HWY_INLINE void scale_powers(const float* powers, const float* largest, const Ro
   }
 }
 
-// Whether a row counts: a null mask is one of ones.
+// Whether a row counts; without a mask every row counts.
 HWY_INLINE bool counts(const float* mask, std::int64_t row) {
   return mask == nullptr || mask[row] != 0.0F;
 }
 
-// The scratch of one thread: the powers of a row, unless they lie where the gradient will, and the
-// largest logit of every block.
+// The scratch of one thread: the exponentials of a row, unless they lie in the gradient's memory,
+// and the largest logit of every block.
 struct RowScratch {
-  std::int64_t powers = 0;  // how many floats
-  std::int64_t size = 0;    // of both
+  std::int64_t powers = 0;  // floats
+  std::int64_t size = 0;    // floats of both
 
   explicit RowScratch(const ops::CrossEntropy& op) {
     if (!op.dlogits) return;
@@ -228,7 +227,7 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) 
   });
 }
 
-// The columns of this rank that are tokens, and where among them a target is: -1 for none.
+// The columns of this rank that are tokens. A target outside them has index -1.
 struct TokenColumns {
   std::int64_t first, count;
 
@@ -270,7 +269,7 @@ void statistics(const CpuDevice& device, const ops::CrossEntropyStatistics& op) 
   });
 }
 
-// A row of the whole vocabulary from the statistics of its parts.
+// Statistics of a row of the whole vocabulary, from those of its parts.
 struct JoinedRow {
   RowStatistics row;
   double at_target = 0.0;
@@ -284,7 +283,7 @@ struct JoinedRow {
       row.largest = std::max(row.largest, at(rank, 0));
     }
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      // Infinity less infinity, and what no comparison found, make the sum NaN.
+      // The sum becomes NaN for infinity - infinity and for NaN.
       row.sum += at(rank, 1) * std::exp(static_cast<double>(at(rank, 0)) - row.largest);
       at_target += at(rank, 2);
     }
@@ -321,7 +320,7 @@ void parallel_rows(const CpuDevice& device, const ops::VocabularyParallelCrossEn
   });
 }
 
-// body(From(), To()) with the types of logits and dlogits.
+// Calls body(From(), To()) with the types of logits and dlogits.
 template <typename Op, typename Body>
 void with_logits(const Op& op, const Body& body) {
   with_storage(op.logits.dtype, [&](auto from) HWY_ATTR {
@@ -356,7 +355,7 @@ HWY_EXPORT(vocabulary_parallel_cross_entropy);
 
 namespace {
 
-// Of the rows that count.
+// Checks the targets of the rows that count.
 void expect_tokens(const Tensor& targets, const Tensor& mask, std::int64_t vocabulary) {
   const auto* target_of = dense<std::int32_t>(targets);
   const float* factor_of = dense<float>(mask);
@@ -406,7 +405,7 @@ void execute(CpuDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scr
   *dense<float>(op.seed) = static_cast<float>(seed);
 }
 
-// In order, which is what makes the sum independent of how rows are cut into microbatches.
+// Adds in order, so the sum does not depend on how rows are cut into microbatches.
 void execute(CpuDevice& /*device*/, const ops::LossAccumulate& op, const Tensor& /*scratch*/) {
   const auto loss = op.loss.span<float>();
   const auto mask = op.mask.span<float>();
@@ -418,10 +417,6 @@ void execute(CpuDevice& /*device*/, const ops::LossAccumulate& op, const Tensor&
   }
   *dense<double>(op.sum) = sum;
   *dense<double>(op.count) = count;
-}
-
-std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::LossAccumulate& /*op*/) {
-  return 0;
 }
 
 }  // namespace phalanx::cpu

@@ -72,15 +72,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(bias_dropout_residual);
-HWY_EXPORT(dropout_backward);
-
-void execute(CpuDevice& device, const ops::BiasDropoutResidual& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(bias_dropout_residual)(device, op);
-}
-void execute(CpuDevice& device, const ops::DropoutBackward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(dropout_backward)(device, op);
-}
+PHALANX_KERNEL(BiasDropoutResidual, bias_dropout_residual)
+PHALANX_KERNEL(DropoutBackward, dropout_backward)
 
 }  // namespace phalanx::cpu
 #endif  // HWY_ONCE

@@ -22,11 +22,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// What is larger than the caches does not pass through them.
+// Larger tensors are written around the caches.
 constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kFillBlockBytes = std::int64_t{256} << 10;
 
-// Repeats the eight bytes of the pattern.
+// Writes the eight bytes of the pattern again and again.
 void fill(const CpuDevice& device, std::byte* to, std::int64_t bytes, std::uint64_t pattern) {
   const hn::ScalableTag<std::uint64_t> d;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d) * sizeof(std::uint64_t));
@@ -101,7 +101,7 @@ void add_run(const std::byte* from, std::byte* to, std::int64_t count) {
   }
 }
 
-// body(T()) with the floating type of a tensor.
+// Calls body(T()) with the floating-point type of a tensor.
 template <typename Body>
 void with_floating(DType dtype, const Body& body) {
   if (dtype == DType::kF64) return body(double());
@@ -209,9 +209,9 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 
 HWY_EXPORT(fill);
-HWY_EXPORT(copy);
-HWY_EXPORT(accumulate);
-HWY_EXPORT(scale);
+PHALANX_KERNEL(Copy, copy)
+PHALANX_KERNEL(Accumulate, accumulate)
+PHALANX_KERNEL(Scale, scale)
 
 namespace {
 
@@ -244,15 +244,5 @@ void execute(CpuDevice& device, const ops::Fill& op, const Tensor& /*scratch*/) 
   HWY_DYNAMIC_DISPATCH(fill)
   (device, op.x.data(), op.x.bytes(), pattern_of(op.x.dtype, op.value));
 }
-void execute(CpuDevice& device, const ops::Copy& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(copy)(device, op);
-}
-void execute(CpuDevice& device, const ops::Accumulate& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(accumulate)(device, op);
-}
-void execute(CpuDevice& device, const ops::Scale& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(scale)(device, op);
-}
-
 }  // namespace phalanx::cpu
 #endif  // HWY_ONCE

@@ -1,5 +1,5 @@
-// Table look-up and its gradients. Gradients of the same row must be added in order, so threads
-// share columns, not rows.
+// Table look-up and its gradients. Gradients of the same row are added in order, so threads share
+// columns, not rows.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// The row of a table of `rows` rows from first_row on, or -1 for an id outside.
+// The row of `id` in a table of `rows` rows from first_row on, or -1 for an id outside.
 HWY_INLINE std::int64_t table_row(std::int64_t id, std::int64_t first_row, std::int64_t rows) {
   const std::int64_t row = id - first_row;
   return row >= 0 && row < rows ? row : -1;
@@ -88,7 +88,7 @@ void gradient(const CpuDevice& device, const ops::EmbeddingGradient& op) {
   });
 }
 
-// Slots are given already; those from first_new_slot on came into use with these rows, in order.
+// Slots are assigned already; those from first_new_slot on are new, with these rows in order.
 template <typename T>
 void sparse_gradient(const CpuDevice& device, const ops::SparseEmbeddingGradient& op,
                      std::int64_t first_new_slot) {
@@ -140,7 +140,7 @@ void sparse_embedding_join(const CpuDevice& device, const ops::SparseEmbeddingJo
   const auto dtable = rows_of<float>(op.dtable);
   const auto values = rows_of<float>(op.values);
   const auto* rows = dense<std::int32_t>(op.rows);
-  // The rows of slots differ, so slots need no order.
+  // Every slot has a different row, so slots need no order.
   const Blocks blocks = row_blocks(*dense<std::int32_t>(op.count), columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t slot = blocks.begin(block); slot < blocks.end(block); ++slot) {
@@ -155,15 +155,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(embedding_forward);
+PHALANX_KERNEL(EmbeddingForward, embedding_forward)
 HWY_EXPORT(add_positions);
-HWY_EXPORT(embedding_gradient);
+PHALANX_KERNEL(EmbeddingGradient, embedding_gradient)
 HWY_EXPORT(sparse_embedding_gradient);
 HWY_EXPORT(sparse_embedding_join);
-
-void execute(CpuDevice& device, const ops::EmbeddingForward& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(embedding_forward)(device, op);
-}
 
 void execute(CpuDevice& device, const ops::AddPositions& op, const Tensor& /*scratch*/) {
   for (const std::int32_t id : op.ids.span<std::int32_t>()) {
@@ -171,10 +167,6 @@ void execute(CpuDevice& device, const ops::AddPositions& op, const Tensor& /*scr
                   id, op.table.shape[0]);
   }
   HWY_DYNAMIC_DISPATCH(add_positions)(device, op);
-}
-
-void execute(CpuDevice& device, const ops::EmbeddingGradient& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(embedding_gradient)(device, op);
 }
 
 void execute(CpuDevice& device, const ops::SparseEmbeddingGradient& op, const Tensor& /*scratch*/) {

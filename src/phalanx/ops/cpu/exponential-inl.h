@@ -12,12 +12,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Where the result is a normal number.
+// Between these limits the result is a normal number.
 inline constexpr float kLowestExponent = -87.0F;
 inline constexpr float kHighestExponent = 88.0F;
 
-// exp(x) for x within these limits, to 1e-7 relative. Half the work of Highway's Exp, which has
-// none. x = n ln 2 + r with |r| <= ln(2) / 2; exp(r) = 1 + r + r^2 q(r) with q of degree 4,
+// exp(x) for x within these limits, to 1e-7 relative, in half the time of Highway's Exp, which has
+// no limits. x = n ln 2 + r with |r| <= ln(2) / 2; exp(r) = 1 + r + r^2 q(r) with q of degree 4,
 // interpolated at Chebyshev points (error 1e-8); 2^n is added to the exponent.
 HWY_INLINE FloatVector exponential(FloatVector x) {
   const FloatTag d;

@@ -22,18 +22,18 @@ constexpr std::int64_t kPiece = 2 << 20;  // a huge page
 void touch_pages(std::byte* begin, std::int64_t bytes) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   for (std::int64_t at = 0; at < bytes; at += page) {
-    // Volatile, or the compiler may drop the store because the value is there already.
+    // Volatile, or the compiler may drop the store of an unchanged value.
     *static_cast<volatile std::byte*>(begin + at) = std::byte{0};
   }
 }
 
-// 0, or errno.
+// Returns 0 or errno.
 int populate(std::byte* begin, std::int64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   while (::madvise(begin, static_cast<std::size_t>(bytes), MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno != EINVAL) return errno;
-    // A kernel before 5.14.
+    // Kernels before 5.14 lack the advice.
     touch_pages(begin, bytes);
     break;
   }

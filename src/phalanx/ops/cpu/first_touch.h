@@ -7,20 +7,19 @@
 
 namespace phalanx::cpu {
 
-// Takes the memory of an unwritten arena from the system, piece by piece. Each page is first
-// written by the thread of the team that computes on it: threads have shares of flat buffers, in
-// order.
+// Takes the memory of an unwritten arena from the system, piece by piece. The thread that will
+// compute on a page writes it first: each thread has one share of a flat buffer, in order.
 class FirstTouch {
  public:
   FirstTouch(int threads, const Arena& arena);
 
-  std::int64_t left() const;  // bytes that are not taken yet
-  // Takes about this many bytes more, evenly from the shares of all threads. SystemError where the
-  // system refuses them.
+  std::int64_t left() const;  // bytes not yet taken
+  // Takes about this many more bytes, evenly from all threads' shares. SystemError if the system
+  // refuses.
   void take(std::int64_t bytes);
 
  private:
-  // A thread's share, or what of it the next `pieces` of every share are.
+  // A thread's share, or the next `pieces` of it.
   struct Range {
     std::int64_t begin = 0, end = 0;  // bytes of the arena
   };

@@ -20,7 +20,7 @@ std::int64_t resident_pages(const Arena& arena) {
   return std::ranges::count_if(resident, [](unsigned char bits) { return (bits & 1) != 0; });
 }
 
-// Every page is there afterwards, to the last byte's, and holds zeros.
+// All pages are present afterwards, including the last, and hold zeros.
 TEST(FirstTouch, ReachesEveryPage) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   for (const int threads : {1, 3}) {
@@ -40,8 +40,8 @@ TEST(FirstTouch, ReachesEveryPage) {
   EXPECT_EQ(FirstTouch(2, nothing).left(), 0);
 }
 
-// The threads' shares go on alike, and what is taken is what is counted.
-TEST(FirstTouch, TakesAPieceOfEveryShareAtATime) {
+// All shares advance together, and left() counts what was taken.
+TEST(FirstTouch, TakesFromEveryShareEvenly) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   const Arena arena("touched", 7 * kPiece);
   ::madvise(arena.base(), static_cast<std::size_t>(arena.capacity()), MADV_NOHUGEPAGE);

@@ -1,7 +1,7 @@
 #pragma once
-// Subnormal numbers are zeros, as operands and as results, on every thread that computes: part of
-// the numerics. Adam's moments of a row without gradients shrink until they are subnormal, and with
-// such numbers processors are many times slower.
+// Subnormal numbers are zeros, as operands and as results, on every computing thread. This is part
+// of the numerics. Adam's moments of a row without gradients shrink until they are subnormal, and
+// processors are many times slower with such numbers.
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -9,9 +9,9 @@
 
 namespace phalanx::cpu {
 
-// Sets this mode on the thread that makes it; the destructor restores the mode before. A new thread
-// inherits the mode of its maker, so every parallel region sets it for its own threads. Processors
-// other than x86-64 are left as they are.
+// Sets this mode on the constructing thread; the destructor restores the previous mode. A new
+// thread inherits its creator's mode, so every parallel region sets it for its own threads. Does
+// nothing on processors other than x86-64.
 class FlushToZero {
  public:
   FlushToZero(const FlushToZero&) = delete;
@@ -28,7 +28,7 @@ class FlushToZero {
 
  private:
   static constexpr unsigned kBits = 0x8040;  // flush to zero, denormals are zeros
-  // Loads and stores stay on their side.
+  // The compiler must not move loads and stores across a change of mode.
   static void keep_order() { asm volatile("" ::: "memory"); }
 
   unsigned before_;

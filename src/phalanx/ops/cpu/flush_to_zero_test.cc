@@ -16,7 +16,7 @@ namespace {
 constexpr float kSmallest = std::numeric_limits<float>::min();
 constexpr float kSubnormal = std::numeric_limits<float>::denorm_min() * 1000.0F;
 
-// What the processor makes of x * y.
+// Computes x * y at run time.
 float product(float x, float y) {
   const volatile float a = x, b = y;
   return a * b;
@@ -29,7 +29,7 @@ class FlushToZeroTest : public testing::Test {
     GTEST_SKIP() << "this processor's state is left as it is";
 #endif
   }
-  // The caller's state is its own.
+  // The caller's mode is unchanged.
   void TearDown() override { EXPECT_NE(product(kSmallest, 0.5F), 0.0F); }
 };
 
@@ -64,7 +64,7 @@ void expect_zeros(const Tensor& tensor) {
   for (const float value : tensor.span<float>()) ASSERT_EQ(value, 0.0F);
 }
 
-// On every thread of a team, also those that were made before and those that join it later.
+// All threads of a team flush, those from before and those that join later.
 TEST_F(FlushToZeroTest, Sums) {
   for (const int threads : {1, 3, 2, 6}) {
     Operands operands(threads);
@@ -75,7 +75,7 @@ TEST_F(FlushToZeroTest, Sums) {
   }
 }
 
-// On whichever thread a rank runs.
+// Products flush on whichever thread a rank runs.
 TEST_F(FlushToZeroTest, MatrixProducts) {
   std::thread([] {
     Operands operands;

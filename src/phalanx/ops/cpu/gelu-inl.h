@@ -1,6 +1,5 @@
-// gelu(x) = x P(x), with P the normal distribution function (erf) or a logistic approximation of it
-// (tanh). Both are written so that the negative tail keeps its relative accuracy. Included once per
-// target.
+// gelu(x) = x P(x), where P is the normal distribution function (erf) or its logistic approximation
+// (tanh). Both keep the relative accuracy of the negative tail. Included once per target.
 
 #include <numbers>
 
@@ -21,7 +20,7 @@ struct TanhGelu {
   static constexpr double kLinear = 2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   static constexpr double kCubic = 0.044715 * kLinear;
 
-  // exp(-2u), kept away from infinity and subnormal numbers.
+  // exp(-2u), limited to avoid infinity and subnormal numbers.
   static HWY_INLINE FloatVector power_of(FloatVector x, FloatVector square) {
     const FloatTag d;
     const auto slope = hn::MulAdd(square, hn::Set(d, static_cast<float>(-kCubic)),

@@ -1,6 +1,6 @@
 #pragma once
-// The types that the CPU's kernels take, checked before a parallel region: no exception may leave
-// it.
+// The types that the CPU's kernels accept, checked before a parallel region because no exception
+// may leave it.
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/error.h"

@@ -1,5 +1,5 @@
-// What the case table does not ask of the kernels: every SIMD target, fusions against their parts,
-// what is not a number, large operands, and operands that the ops' checks cannot see.
+// Cases beyond the case table: every SIMD target, fusions against their parts, NaN and infinity,
+// large operands, and operands that the ops' checks cannot see.
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
@@ -42,7 +42,7 @@ std::vector<std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.data(), tensor.data() + tensor.bytes()};
 }
 
-// The table runs on the best target elsewhere; here on the others that this processor has.
+// The case table runs on the best target elsewhere; these tests run it on the other targets here.
 class OtherTargets : public testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
@@ -72,11 +72,11 @@ INSTANTIATE_TEST_SUITE_P(Highway, OtherTargets, testing::Values(HWY_AVX2, HWY_SC
 
 class Fusions : public testing::TestWithParam<DType> {};
 
-// dx = gradient + residual has the bits of the gradient, stored, and an addition.
+// dx = gradient + residual has the same bits as the stored gradient plus an addition.
 TEST_P(Fusions, LayerNormBackwardAddsTheRoundedGradient) {
   Machine machine(GetParam());
   const Shape shape{37, 129};
-  ops::LayerNormBackward op;
+  ops::NormBackward op;
   op.x = machine.uniform(shape);
   op.dy = machine.uniform(shape);
   op.weight = machine.uniform({129});
@@ -86,74 +86,74 @@ TEST_P(Fusions, LayerNormBackwardAddsTheRoundedGradient) {
   op.dbias = machine.operands().output(DType::kF32, {129});
   op.dx = machine.operands().output(shape);
   const Tensor parts = op.dx;
-  layer_norm_backward(machine.context(), op);
+  norm_backward(machine.context(), op);
   op.residual = machine.uniform(shape);
   accumulate(machine.context(), ops::Accumulate{.destination = parts, .source = op.residual});
   op.dx = machine.operands().output(shape);
-  layer_norm_backward(machine.context(), op);
+  norm_backward(machine.context(), op);
   EXPECT_EQ(bytes_of(op.dx), bytes_of(parts));
 }
 
 TEST_P(Fusions, LayerNormApplyRepeatsForward) {
   Machine machine(GetParam());
   const Shape shape{37, 129};
-  ops::LayerNormForward forward;
+  ops::NormForward forward;
   forward.x = machine.uniform(shape);
   forward.weight = machine.uniform({129});
   forward.bias = machine.uniform({129});
   forward.mean = machine.operands().output(DType::kF32, {37});
   forward.rstd = machine.operands().output(DType::kF32, {37});
   forward.y = machine.operands().output(shape);
-  layer_norm_forward(machine.context(), forward);
-  const ops::LayerNormApply apply{.y = machine.operands().output(shape),
-                                  .x = forward.x,
-                                  .mean = forward.mean,
-                                  .rstd = forward.rstd,
-                                  .weight = forward.weight,
-                                  .bias = forward.bias};
-  layer_norm_apply(machine.context(), apply);
+  norm_forward(machine.context(), forward);
+  const ops::NormApply apply{.y = machine.operands().output(shape),
+                             .x = forward.x,
+                             .mean = forward.mean,
+                             .rstd = forward.rstd,
+                             .weight = forward.weight,
+                             .bias = forward.bias};
+  norm_apply(machine.context(), apply);
   EXPECT_EQ(bytes_of(apply.y), bytes_of(forward.y));
 }
 
 TEST_P(Fusions, RmsNormApplyRepeatsForward) {
   Machine machine(GetParam());
   const Shape shape{17, 65};
-  const ops::RmsNormForward forward{.y = machine.operands().output(shape),
-                                    .rstd = machine.operands().output(DType::kF32, {shape[0]}),
-                                    .x = machine.uniform(shape),
-                                    .weight = machine.uniform({shape[1]}),
-                                    .zero_centred = true};
-  rms_norm_forward(machine.context(), forward);
-  const ops::RmsNormApply apply{.y = machine.operands().output(shape),
-                                .x = forward.x,
-                                .rstd = forward.rstd,
-                                .weight = forward.weight,
-                                .zero_centred = true};
-  rms_norm_apply(machine.context(), apply);
+  const ops::NormForward forward{.y = machine.operands().output(shape),
+                                 .rstd = machine.operands().output(DType::kF32, {shape[0]}),
+                                 .x = machine.uniform(shape),
+                                 .weight = machine.uniform({shape[1]}),
+                                 .zero_centred = true};
+  norm_forward(machine.context(), forward);
+  const ops::NormApply apply{.y = machine.operands().output(shape),
+                             .x = forward.x,
+                             .rstd = forward.rstd,
+                             .weight = forward.weight,
+                             .zero_centred = true};
+  norm_apply(machine.context(), apply);
   EXPECT_EQ(bytes_of(apply.y), bytes_of(forward.y));
 }
 
 TEST_P(Fusions, RmsNormBackwardAddsTheRoundedGradient) {
   Machine machine(GetParam());
   const Shape shape{17, 65};
-  ops::RmsNormBackward op{.dx = machine.operands().output(shape),
-                          .dweight = machine.operands().output(DType::kF32, {shape[1]}),
-                          .dy = machine.uniform(shape),
-                          .x = machine.uniform(shape),
-                          .rstd = machine.operands().filled(DType::kF32, {shape[0]}, 1.5),
-                          .weight = machine.uniform({shape[1]})};
-  rms_norm_backward(machine.context(), op);
+  ops::NormBackward op{.dx = machine.operands().output(shape),
+                       .dweight = machine.operands().output(DType::kF32, {shape[1]}),
+                       .dy = machine.uniform(shape),
+                       .x = machine.uniform(shape),
+                       .rstd = machine.operands().filled(DType::kF32, {shape[0]}, 1.5),
+                       .weight = machine.uniform({shape[1]})};
+  norm_backward(machine.context(), op);
   const Tensor sum = machine.uniform(shape);
   const Tensor gradient = op.dx;
   op.residual = op.dx = machine.operands().output(shape);
   ops::copy(machine.context(), {.destination = op.dx, .source = sum});
-  rms_norm_backward(machine.context(), op);
+  norm_backward(machine.context(), op);
   ops::accumulate(machine.context(), {.destination = sum, .source = gradient});
   EXPECT_EQ(bytes_of(op.dx), bytes_of(sum));
 }
 
-// residual + dropout(x + bias) against: x += bias of every row, dropout, residual += x.
-TEST_P(Fusions, DropoutRoundsWhereItsPartsWould) {
+// residual + dropout(x + bias) equals three ops: x += bias, dropout, residual += x.
+TEST_P(Fusions, DropoutRoundsLikeItsParts) {
   for (const double probability : {0.0, 0.3}) {
     Machine machine(GetParam());
     const Shape shape{5, 3, 129};
@@ -182,9 +182,9 @@ TEST_P(Fusions, DropoutRoundsWhereItsPartsWould) {
   }
 }
 
-// A product with an activation, its gradient, and the sums of a bias against the ops they replace,
-// over one block of the depth and several, few rows and many.
-TEST_P(Fusions, ProductsRoundWhereTheirPartsWould) {
+// A product fused with an activation, its gradient or the sums of a bias equals the separate ops,
+// with one block of depth and several, few rows and many.
+TEST_P(Fusions, ProductsRoundLikeTheirParts) {
   struct Size {
     std::int64_t rows, n, k;
   };
@@ -263,7 +263,7 @@ ops::CrossEntropy three_rows(Machine& machine, std::int64_t vocabulary) {
   return op;
 }
 
-// Quiet and signalling, of both signs, one for every bit that a payload may have.
+// Quiet and signalling NaN of both signs, one for every payload bit.
 std::vector<float> all_nans() {
   std::vector<float> nans;
   for (int bit = 0; bit < 23; ++bit) {
@@ -274,7 +274,7 @@ std::vector<float> all_nans() {
   return nans;
 }
 
-TEST(ActivationKernels, KeepWhatIsNotANumber) {
+TEST(ActivationKernels, KeepNan) {
   const std::vector<float> nans = all_nans();
   for (const ops::ActivationKind kind : ops::kActivationKinds) {
     Machine machine;
@@ -296,7 +296,7 @@ TEST(ActivationKernels, KeepWhatIsNotANumber) {
   }
 }
 
-TEST(CrossEntropyKernel, KeepsWhatIsNotANumber) {
+TEST(CrossEntropyKernel, KeepsNan) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const std::int64_t vocabulary : {2, 67, 5003}) {
     std::vector<float> poisons = all_nans();
@@ -316,7 +316,7 @@ TEST(CrossEntropyKernel, KeepsWhatIsNotANumber) {
   }
 }
 
-// Logits that rise all the time, far beyond what exp can do, and some of probability 0.
+// Logits that keep rising, far beyond the range of exp, and some of probability 0.
 TEST(CrossEntropyKernel, FollowsARisingMaximum) {
   Machine machine;
   constexpr std::int64_t kVocabulary = 10007;
@@ -336,7 +336,7 @@ TEST(CrossEntropyKernel, FollowsARisingMaximum) {
   }
 }
 
-TEST(Kernels, RefuseWhatLiesOutside) {
+TEST(Kernels, RefuseIndicesOutOfRange) {
   Machine machine;
   const ops::CrossEntropy op = three_rows(machine, 5);
   op.targets.as<std::int32_t>()[2] = 5;
@@ -370,7 +370,7 @@ TEST(Kernels, RefuseWhatLiesOutside) {
   EXPECT_THROW(bias_activation_forward(machine.context(), gelu), InternalError);
 }
 
-TEST(Kernels, FillPastTheCaches) {
+TEST(Kernels, FillMoreThanTheCaches) {
   constexpr std::int64_t kBytes = (std::int64_t{17} << 20) + 13;
   Machine machine(DType::kU8, kBytes + 4096);
   const Tensor all = machine.operands().output(DType::kU8, {kBytes});

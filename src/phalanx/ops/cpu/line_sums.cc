@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Element after element.
+// Adds elements in order.
 void add_up(const Lines& from, std::int64_t lines, std::int64_t depth, float* sums) {
   with_storage(from.dtype, [&](auto type) HWY_ATTR {
     using T = decltype(type);
@@ -49,7 +49,7 @@ void add_up(const Lines& from, std::int64_t lines, std::int64_t depth, float* su
   });
 }
 
-// Block after block.
+// Adds blocks in order.
 void combine(const LineSums& sums, std::int64_t begin, std::int64_t end, std::int64_t blocks,
              const float* partial) {
   for_vectors(begin, end, [&](std::int64_t i, auto lanes) HWY_ATTR {

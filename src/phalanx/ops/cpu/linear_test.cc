@@ -1,5 +1,5 @@
-// What the op case table does not cover: long sums, many rows, strided operands, every cut's tails,
-// one or many threads, and the policy. The oracle is a plain double loop.
+// Cases beyond the case table: long sums, many rows, strided operands, the tail of every cut, one
+// or many threads, and the choice of products. A plain double loop gives the expected values.
 
 #include "phalanx/ops/linear.h"
 
@@ -17,7 +17,7 @@
 namespace phalanx::cpu {
 namespace {
 
-// The families of products of bf16 that this processor has.
+// The families of bf16 products that this processor supports.
 std::vector<ProductPrecision> bf16_families() {
   std::vector<ProductPrecision> families;
   for (const auto family : {ProductPrecision::kBf16, ProductPrecision::kAmx}) {
@@ -38,7 +38,7 @@ double value(const Tensor& t, std::int64_t i, std::int64_t j) {
   }
 }
 
-// How a product is run.
+// How a product runs.
 struct Setting {
   int threads = 1;
   Target target = active_target();
@@ -46,7 +46,7 @@ struct Setting {
 
 class Products : public testing::Test {
  protected:
-  // A matrix whose rows lie `gap` elements farther apart than they are long.
+  // A matrix with `gap` unused elements between rows.
   Tensor matrix(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t gap = 0) {
     const Tensor whole = arena_.allocate(dtype, {rows, columns + gap});
     for (std::int64_t i = 0; i < whole.count(); ++i) {
@@ -70,13 +70,13 @@ class Products : public testing::Test {
     }
   }
 
-  // Some elements of c against sums of a(i, p) * b(p, j) plus start(i, j).
+  // Compares some elements of c with sums of a(i, p) * b(p, j) plus start(i, j).
   template <typename A, typename B, typename Start>
   void expect_product(const Tensor& c, std::int64_t k, double tolerance, const A& a, const B& b,
                       const Start& start) {
     const std::int64_t rows = c.shape[0], columns = c.shape[1];
     for (int sample = 0; sample < 300; ++sample) {
-      // The corners, and then anywhere.
+      // First the corners, then random elements.
       const std::int64_t i = sample < 4 ? (sample & 1) * (rows - 1) : pick(rows);
       const std::int64_t j = sample < 4 ? (sample >> 1) * (columns - 1) : pick(columns);
       double sum = start(i, j);
@@ -160,7 +160,7 @@ class Products : public testing::Test {
 
 constexpr double kF32 = 3e-6, kBf16 = 8e-3, kF16 = 1e-3;
 
-TEST_F(Products, TailsOfEveryCut) {
+TEST_F(Products, ComputeTheTailsOfEveryCut) {
   for (const int threads : {1, 2, 3}) {
     CpuDevice device = make_device(threads, ProductPrecision::kFp32);
     check_all(device, DType::kF32, 1100, 390, 70, kF32);
@@ -171,7 +171,7 @@ TEST_F(Products, TailsOfEveryCut) {
   }
 }
 
-TEST_F(Products, LongSumsAreCutAndAdded) {
+TEST_F(Products, CutLongSumsAndAddThem) {
   CpuDevice device = make_device(2, ProductPrecision::kFp32);
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const double tolerance = dtype == DType::kF32 ? kF32 : kBf16;
@@ -181,7 +181,7 @@ TEST_F(Products, LongSumsAreCutAndAdded) {
   }
 }
 
-TEST_F(Products, RowsNeedNotBeDense) {
+TEST_F(Products, AcceptStridedRows) {
   CpuDevice device = make_device(2, ProductPrecision::kFp32);
   check_all(device, DType::kF32, 300, 200, 100, kF32, 7);
   check_all(device, DType::kF32, 5, 200, 100, kF32, 7);
@@ -230,8 +230,8 @@ std::vector<std::byte> Products::results_of(const Problem& problem, ProductPreci
   return bytes;
 }
 
-// Around the borders of tiles (6 and 8 rows, 16 to 48 columns), blocks (64 rows, 384 columns and
-// depths), and of what changes how a product is done.
+// Sizes around the borders of tiles (6 and 8 rows, 16 to 48 columns), of blocks (64 rows, 384
+// columns and depths), and of the choices of a plan.
 constexpr std::int64_t kBorders[][3] = {
     {1, 1, 1},       {1, 400, 70},   {5, 47, 385},   {8, 48, 384},    {9, 49, 383},
     {63, 33, 16},    {64, 384, 17},  {65, 385, 64},  {257, 2100, 33}, {256, 2056, 48},
@@ -258,8 +258,7 @@ TEST_F(Products, AgreeWithTheReferenceAtEveryBorder) {
   }
 }
 
-// The scalar target rounds products before it adds them: what is said of targets is said of
-// vectors.
+// The scalar target is excluded: it rounds products before it adds them.
 TEST_F(Products, BitsDependNeitherOnThreadsNorOnTheTarget) {
   const Target vectors = std::max(active_target(), std::min(best_target(), Target::kAvx2));
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -46,7 +46,7 @@ LineSums row_sums_of(const MatrixProduct& p) {
           .accumulate = p.accumulate_row_sums};
 }
 
-// No element of C, or each is a sum over nothing.
+// C has no elements, or each is a sum over nothing.
 bool is_empty(const MatrixProduct& p) { return p.m == 0 || p.n == 0 || p.k == 0; }
 
 // Sums over nothing are zeros.
@@ -65,7 +65,7 @@ void finish_zeros(int threads, const MatrixProduct& p) {
   });
 }
 
-// Left operands, right ones and products each have a set of tasks that threads share.
+// Threads share three sets of tasks: packing left operands, packing right operands, products.
 constexpr int kTaskSets = 3;
 
 // A range of rows, panels or depths.
@@ -78,8 +78,8 @@ Range piece(std::int64_t index, std::int64_t size, const Range& of) {
   return {begin, std::min(of.end, begin + size)};
 }
 
-// Tasks of a team. Each thread begins with neighbouring tasks, which share operands that it has
-// mostly packed itself, and then helps other threads.
+// Tasks of a team. A thread starts with neighbouring tasks, whose operands it has mostly packed
+// itself, and then helps other threads.
 class TeamTasks {
  public:
   static std::int64_t bytes(int threads) { return threads * kLine; }
@@ -87,7 +87,7 @@ class TeamTasks {
   TeamTasks(int threads, std::byte* memory)
       : threads_(threads), next_(reinterpret_cast<std::int64_t*>(memory)) {}
 
-  // Called by one thread, before all threads run tasks.
+  // One thread calls this before all threads run tasks.
   void set(std::int64_t count) {
     count_ = count;
     for (int thread = 0; thread < threads_; ++thread) next_of(thread) = begin(thread);
@@ -102,7 +102,7 @@ class TeamTasks {
   }
 
  private:
-  static constexpr std::int64_t kLine = 64;  // of the cache: one for each thread
+  static constexpr std::int64_t kLine = 64;  // a cache line for each thread
 
   std::int64_t begin(int thread) const { return count_ * thread / threads_; }
   std::int64_t& next_of(int thread) {
@@ -122,18 +122,18 @@ class Multiplication {
   void run();
 
  private:
-  // What a thread has for itself.
+  // Buffers of one thread.
   struct Scratch {
     std::byte* left;
     float* tile;
     float* block;
-    float* turned;
+    float* transposed;
   };
 
   // One panel of a task, for a block of depth.
   struct PanelWork {
     Range depths, rows, panels;
-    std::int64_t column, width, columns;  // width with the padding
+    std::int64_t column, width, columns;  // width includes the padding
   };
 
   void run_as_member();
@@ -155,9 +155,9 @@ class Multiplication {
   void finish_block(const Range& rows, const Range& panels, const Scratch& scratch) const;
 
   std::int64_t padded_rows(const Range& rows) const { return round_up(rows.count(), kernel_.rows); }
-  // Blocks of depth of the span.
+  // Blocks of depth in the span.
   std::int64_t depth_blocks() const { return ceil_div(depths_.count(), plan_.depth_block); }
-  // Bytes of so many lines of a span up to a block of depth.
+  // Bytes of `lines` lines of a span up to this depth.
   std::int64_t packed_bytes(std::int64_t lines, std::int64_t depths) const {
     return lines * plan_.groups(depths) * kGroupBytes;
   }
@@ -170,7 +170,7 @@ class Multiplication {
   std::byte *left_pack_, *right_pack_;
   float *span_sums_, *row_sums_;
   std::byte* thread_memory_;
-  // Where the loops stand, and what there is to do: the same for all threads.
+  // The position of the loops and the current tasks; the same for all threads.
   Range depths_, rows_, panels_;
   TeamTasks left_tasks_, right_tasks_, product_tasks_;
 };
@@ -200,7 +200,7 @@ void Multiplication::run() {
   run_as_member();
 }
 
-// Every thread's loops. Constructs of OpenMP end when all threads have come there.
+// The loops of every thread. OpenMP's constructs end when all threads have reached them.
 void Multiplication::run_as_member() {
   const FlushToZero mode;
   const KernelUse use(kernel_);
@@ -231,7 +231,7 @@ void Multiplication::start_span(std::int64_t depth_span, std::int64_t row_span,
   rows_ = piece(row_span, plan_.row_span, {0, plan_.rows});
   panels_ = piece(panel_span, plan_.panel_span, {0, plan_.panels()});
   const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
-  // The left operand, and the sums of its lines, serve all spans of panels.
+  // The left operand and the sums of its lines serve all spans of panels.
   const bool left = panel_span == 0 && (plan_.left == ProductPlan::Place::kTeam || p_.sums_rows);
   const bool right = plan_.right == ProductPlan::Place::kTeam;
   left_tasks_.set(left ? row_blocks * depth_blocks() : 0);
@@ -242,8 +242,12 @@ void Multiplication::start_span(std::int64_t depth_span, std::int64_t row_span,
 Multiplication::Scratch Multiplication::scratch_of(int thread) const {
   std::byte* left = thread_memory_ + thread * plan_.thread_bytes();
   auto* tile = reinterpret_cast<float*>(left + plan_.thread_left_bytes);
-  auto* turned = reinterpret_cast<float*>(left + plan_.thread_left_bytes + plan_.thread_sums_bytes);
-  return {.left = left, .tile = tile, .block = tile + kernel_.rows * plan_.wide, .turned = turned};
+  auto* transposed =
+      reinterpret_cast<float*>(left + plan_.thread_left_bytes + plan_.thread_sums_bytes);
+  return {.left = left,
+          .tile = tile,
+          .block = tile + kernel_.rows * plan_.wide,
+          .transposed = transposed};
 }
 
 void Multiplication::pack_left(const Range& rows, const Range& depths, std::byte* to) const {
@@ -260,7 +264,7 @@ void Multiplication::pack_left(const Range& rows, const Range& depths, std::byte
   }
 }
 
-// A block of rows and of depth: packed, and its lines summed.
+// Packs a block of rows and depth, and sums its lines.
 void Multiplication::pack_left_block(std::int64_t task) {
   const Range rows = piece(task / depth_blocks(), plan_.row_block, rows_);
   const std::int64_t block = task % depth_blocks();
@@ -276,7 +280,7 @@ void Multiplication::pack_left_block(std::int64_t task) {
   }
 }
 
-// A panel of a block of depth.
+// Packs a panel of a block of depth.
 void Multiplication::pack_right_panel(std::int64_t task) {
   const std::int64_t panel = panels_.begin + task / depth_blocks();
   const std::int64_t block = task % depth_blocks();
@@ -301,7 +305,7 @@ void Multiplication::do_task(const Range& rows, const Range& panels, const Scrat
   }
 }
 
-// The part of a task that a block of depth is.
+// Does one block of depth of a task.
 void Multiplication::do_depths(const Range& depths, const Range& rows, const Range& panels,
                                const Scratch& scratch) {
   if (plan_.left == ProductPlan::Place::kTask) pack_left(rows, depths, scratch.left);
@@ -319,7 +323,7 @@ void Multiplication::do_depths(const Range& depths, const Range& rows, const Ran
   if (plan_.swapped && depths.end == p_.k) finish_block(rows, panels, scratch);
 }
 
-// One panel, sliver after sliver of rows.
+// Does one panel, sliver by sliver of rows.
 void Multiplication::do_panel(const PanelWork& work, const Scratch& scratch) {
   TileOperands tile{.depth = plan_.groups(work.depths.count())};
   point_at_right(work, tile);
@@ -356,7 +360,7 @@ void Multiplication::point_at_right(const PanelWork& work, TileOperands& tile) c
   tile.right_stride = work.width;
 }
 
-// The first sliver of the rows; returns the distance to the next one in bytes.
+// Points at the first sliver of the rows; returns the bytes to the next one.
 std::int64_t Multiplication::point_at_left(const PanelWork& work, const Scratch& scratch,
                                            TileOperands& tile) const {
   if (plan_.left == ProductPlan::Place::kAsItLies) {
@@ -371,7 +375,7 @@ std::int64_t Multiplication::point_at_left(const PanelWork& work, const Scratch&
   return packed_bytes(kernel_.rows, work.depths.count());
 }
 
-// Where a tile puts its sums; returns whether they go on to C from there.
+// Points at the memory for a tile's sums. Returns whether they are copied to C afterwards.
 bool Multiplication::point_at_sums(const PanelWork& work, std::int64_t row, std::int64_t rows,
                                    const Scratch& scratch, TileOperands& tile) const {
   using Sums = ProductPlan::Sums;
@@ -402,14 +406,14 @@ bool Multiplication::point_at_sums(const PanelWork& work, std::int64_t row, std:
   return last && !plan_.swapped;
 }
 
-// Tiles at the borders of a plain C come there block of depth by block of depth.
+// Border tiles of a plain C are added to C after every block of depth.
 Epilogue Multiplication::epilogue_of(const PanelWork& work) const {
   Epilogue epilogue = p_.epilogue;
   if (plan_.sums == ProductPlan::Sums::kInC && work.depths.begin > 0) epilogue.accumulate = true;
   return epilogue;
 }
 
-// C transposed, [its columns][its rows], is turned before the epilogue sees it.
+// Transposes C^T, [columns of C][rows of C], before the epilogue.
 void Multiplication::finish_block(const Range& rows, const Range& panels,
                                   const Scratch& scratch) const {
   const std::int64_t column = plan_.panel_begin(panels.begin);
@@ -418,14 +422,14 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
   const std::int64_t stride = in_span ? plan_.padded_columns() : plan_.block_columns();
   const float* sums =
       in_span ? span_sums_ + (rows.begin - rows_.begin) * stride + column : scratch.block;
-  const std::int64_t turned_stride = round_up(plan_.row_block, ProductPlan::kTurned);
-  turn_sums(sums, stride, rows.count(), columns, scratch.turned, turned_stride);
+  const std::int64_t transposed_stride = round_up(plan_.row_block, ProductPlan::kTransposedRows);
+  transpose_sums(sums, stride, rows.count(), columns, scratch.transposed, transposed_stride);
   finish(p_.epilogue, {.row = column,
                        .column = rows.begin,
                        .rows = columns,
                        .columns = rows.count(),
-                       .sums = scratch.turned,
-                       .stride = turned_stride});
+                       .sums = scratch.transposed,
+                       .stride = transposed_stride});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-// The engine of all matrix products on the CPU: one loop around the tiles (panel_kernel.h) that
-// does what a plan says (product_plan.h), with operands packed on the way (panel_packing.h) and
-// finished tiles handed to an epilogue (product_epilogue.h).
+// The engine of all matrix products on the CPU. It follows a plan (product_plan.h), packs operands
+// (panel_packing.h), runs the tiles of a kernel (panel_kernel.h) and passes finished tiles to an
+// epilogue (product_epilogue.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace phalanx::cpu {
 
-// Element (i, j) lies at i * stride + j, or at j * stride + i when transposed; null data while
-// planning.
+// Element (i, j) is at i * stride + j, or at j * stride + i when transposed. Data is null in a
+// plan.
 struct Matrix {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -26,7 +26,7 @@ struct MatrixProduct {
   std::int64_t m = 0, n = 0, k = 0;
   Matrix a, b;
   Epilogue epilogue = {};
-  // For an A that is transposed: its rows are summed over k (line_sums.h) into f32[m].
+  // Also sums the rows of A over k into f32[m] (line_sums.h); A must be transposed.
   bool sums_rows = false;
   float* row_sums = nullptr;
   bool accumulate_row_sums = true;

@@ -18,7 +18,7 @@
 
 #include "phalanx/base/error.h"
 namespace phalanx::cpu {
-// So many sums that do not wait for each other keep two units of four cycles' latency busy.
+// Enough independent sums to keep two units with a latency of four cycles busy.
 inline constexpr int kSums = 12;
 inline constexpr int kRounds = 20000;
 }  // namespace phalanx::cpu
@@ -34,7 +34,7 @@ double run_f32() {
   const auto factor = hn::Set(tag, 0.999F);
   const auto term = hn::Set(tag, 0.001F);
   hn::Vec<decltype(tag)> sums[kSums];
-  // Different ones, for equal sums would be computed once.
+  // The sums differ, because equal sums would be computed once.
   for (int i = 0; i < kSums; ++i) sums[i] = hn::Set(tag, 0.1F * static_cast<float>(i));
   for (int round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 12
@@ -70,8 +70,8 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_adds_bf16() {
 }
 
 // The layout of tiles, palette 1. g++ 12 does not know how much ldtilecfg and tileloadd read and
-// drops stores before them, so they read constants. The layout stays loaded: kernels use the same,
-// and may have loaded it on this thread already.
+// drops stores before them, so they read constants. The layout stays loaded: kernels use the same
+// one, and this thread may have loaded it already.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0;
   std::uint8_t reserved[14] = {};
@@ -84,7 +84,7 @@ __attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
   static constexpr TileConfig kConfig;
   alignas(64) static constexpr std::uint16_t kFactors[kRows * kRowBytes / 2] = {};
   _tile_loadconfig(&kConfig);
-  // Tiles are named by literals: sums in 0 to 5, factors in 6 and 7.
+  // Tile numbers must be literals: 0 to 5 hold sums, 6 and 7 factors.
   _tile_loadd(6, kFactors, kRowBytes);
   _tile_loadd(7, kFactors, kRowBytes);
   _tile_zero(0);

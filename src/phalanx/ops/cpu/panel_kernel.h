@@ -1,11 +1,10 @@
 #pragma once
-// The innermost loops of matrix products: tiles of C that stay in registers while they are summed
-// over a block of the depth. What lies around them - which operands are copied, in which order
-// tiles are done, what happens to finished ones - is matrix_product.h's.
+// The innermost loops of matrix products. A tile of C stays in registers while it is summed over a
+// block of depth. matrix_product.h copies operands, orders tiles and handles finished ones.
 //
-// Operands are groups of 32 bits: one float, or two bf16 that lie behind one another in depth. A
-// tile multiplies `rows` rows of the left operand by up to `columns` columns of the right one, and
-// sums every element of C in the order of the depth, whatever the tile and the instruction set.
+// Operands are groups of 32 bits: one float, or two bf16 that are adjacent in depth. A tile
+// multiplies `rows` rows of the left operand by up to `columns` columns of the right one. It sums
+// every element of C in the order of depth, for every tile size and instruction set.
 
 #include <array>
 #include <cstddef>
@@ -16,20 +15,20 @@
 
 namespace phalanx::cpu {
 
-// The layout of the left operand: along the depth within a row, or along the rows within a depth.
+// The layout of the left operand: depth is contiguous in a row, or rows are contiguous in a depth.
 enum class Left { kRows, kColumns };
 
 // One tile. Strides are in groups, those of sums in floats.
 struct TileOperands {
   std::int64_t depth = 0;           // groups, a multiple of PanelKernel::depth_step
-  const std::byte* left = nullptr;  // from row to row, or from depth to depth:
+  const std::byte* left = nullptr;  // its stride goes from row to row or depth to depth
   std::int64_t left_stride = 0;
   const std::byte* right = nullptr;  // [depth][columns]
   std::int64_t right_stride = 0;
   float* sums = nullptr;  // [rows][columns]
   std::int64_t sums_stride = 0;
-  bool add = false;                      // to what sums hold
-  const std::byte* next_left = nullptr;  // fetched meanwhile: the left operand of the next tile
+  bool add = false;                      // add to the present sums
+  const std::byte* next_left = nullptr;  // left operand of the next tile, to prefetch
 };
 using TileFunction = void (*)(const TileOperands& tile);
 
@@ -39,16 +38,16 @@ struct PanelKernel {
   const char* name;
   DType operand;   // of both sides: f32, or bf16
   int group;       // elements of the depth in a group
-  int depth_step;  // groups that depths are multiples of
+  int depth_step;  // depths are multiples of this many groups
   int rows;
   int width;          // columns of the narrowest tile, a vector
   int widths;         // tiles have 1 to `widths` times that
-  bool left_columns;  // takes a left operand by columns too
-  // Called on a thread before its first tile and after its last: they set a state of the processor.
-  // Optional.
+  bool left_columns;  // also takes a left operand by columns
+  // Optional. Called on a thread before its first tile and after its last; they set processor
+  // state.
   void (*prepare)();
   void (*release)();
-  // By layout of the left operand and by width.
+  // Indexed by layout of the left operand and by width.
   std::array<std::array<TileFunction, kMostWidths>, 2> tiles;
 
   int columns() const { return width * widths; }
@@ -57,7 +56,7 @@ struct PanelKernel {
   }
 };
 
-// While this object lives, its thread may run tiles of a kernel.
+// A thread may run tiles of a kernel while this object lives.
 class KernelUse {
  public:
   explicit KernelUse(const PanelKernel& kernel) : release_(kernel.release) {
@@ -73,8 +72,8 @@ class KernelUse {
   void (*release_)();
 };
 
-// The kernel of a family of products on a target. Its tiles run on processors that have both; its
-// sizes are there on every one.
+// The kernel of a family of products on a target. Its sizes may be read on every processor; its
+// tiles run only on processors with the family and the target.
 const PanelKernel& panel_kernel(ProductPrecision family, Target target);
 
 }  // namespace phalanx::cpu

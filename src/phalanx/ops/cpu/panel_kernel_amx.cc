@@ -1,5 +1,5 @@
-// Tiles of bf16 by AMX: registers of 16 rows x 64 bytes, of which two rows and two columns make a
-// tile of 32 x 32 sums (or 32 x 16).
+// Tiles of bf16 by AMX. A register has 16 rows of 64 bytes. Two rows by two columns of registers
+// make a tile of 32 x 32 sums (or 32 x 16).
 
 #include "phalanx/base/error.h"
 #include "phalanx/ops/cpu/panel_kernels.h"
@@ -13,9 +13,9 @@ namespace phalanx::cpu {
 #if defined(__x86_64__)
 namespace {
 
-constexpr int kSide = 16;  // rows of a register, and groups in its row
+constexpr int kSide = 16;  // rows of a register; groups in a row
 
-// What the tile registers are.
+// The configuration of the tile registers.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -25,18 +25,18 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// A constant, for GCC 12 does not know what the instruction reads, and drops stores before it.
+// A constant, because GCC 12 does not know what the instruction reads and drops stores before it.
 constexpr TileConfig kConfig;
 
 __attribute__((target("amx-tile"))) void prepare() { _tile_loadconfig(&kConfig); }
-// Other code sets tiles differently, and threads without tiles are switched faster.
+// Other code configures tiles differently, and a thread without tiles is switched faster.
 __attribute__((target("amx-tile"))) void release() { _tile_release(); }
 
-// Packed operands must be in memory: GCC 12 does not know what loads of tiles read either.
+// Packed operands must be in memory, because GCC 12 does not know what tile loads read either.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
-// Registers 0-3 hold sums, 4-5 the left operand, 6-7 the right one. Their numbers must be constants
-// of the source. Fetching the next tile's rows meanwhile costs a third of the speed.
+// Registers 0-3 hold sums, 4-5 the left operand, 6-7 the right one; register numbers must be
+// literals. Prefetching the next tile's rows would cost a third of the speed.
 template <int kWidths>
 __attribute__((target("amx-tile,amx-bf16,avx512f"))) void run_tile(const TileOperands& tile) {
   finish_stores();

@@ -1,5 +1,5 @@
-// Tiles of bf16 by AVX512_BF16: a dot product of pairs that is added to an fp32 sum. Intrinsics,
-// for Highway has none.
+// Tiles of bf16 by AVX512_BF16, whose dot product of pairs adds to an fp32 sum. Highway has no such
+// op, so these are intrinsics.
 
 #include "phalanx/base/error.h"
 #include "phalanx/ops/cpu/panel_kernels.h"
@@ -15,11 +15,10 @@ namespace {
 
 constexpr int kBf16Rows = 8;
 constexpr int kBf16Lanes = 16;
-// Groups of depth from one prefetch to the next: a cache line of a row.
+// Groups of depth between prefetches: a cache line of a row.
 constexpr std::int64_t kBf16Line = 16;
 
-// A left operand by rows alone: pairs lie behind one another in both layouts, so by columns only
-// the stride means something else.
+// Pairs are adjacent in both layouts of the left operand; only the strides differ.
 template <Left kLeft, int kVectors>
 __attribute__((target("avx512f,avx512bf16"))) void run_tile(const TileOperands& tile) {
   constexpr bool kByRows = kLeft == Left::kRows;

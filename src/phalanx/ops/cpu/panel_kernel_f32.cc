@@ -52,7 +52,7 @@ constexpr std::array<TileFunction, PanelKernel::kMostWidths> tiles() {
           kTileVectors > 2 ? run_tile<kLeft, kTileVectors> : nullptr};
 }
 
-// A constant: processors that have not the target read its sizes.
+// A constant, because processors without the target also read its sizes.
 constexpr PanelKernel kF32Kernel{.name = HWY_STR(HWY_NAMESPACE),
                                  .operand = DType::kF32,
                                  .group = 1,

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels that panel_kernel() chooses from, one file each.
+// The kernels that panel_kernel() chooses from; each has its own file.
 
 #include "phalanx/ops/cpu/panel_kernel.h"
 

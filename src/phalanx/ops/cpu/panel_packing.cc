@@ -17,9 +17,9 @@
 #define PHALANX_OPS_CPU_PANEL_PACKING_ONCE
 namespace phalanx::cpu {
 inline int group_of(DType operand) { return operand == DType::kF32 ? 1 : 2; }
-// Lines and groups that are turned at a time through a buffer in the first-level cache.
-inline constexpr std::int64_t kTurnedLines = 64;
-inline constexpr std::int64_t kTurnedGroups = 64;
+// Lines and groups that are transposed at a time through a buffer in the first-level cache.
+inline constexpr std::int64_t kTransposedLines = 64;
+inline constexpr std::int64_t kTransposedGroups = 64;
 // Panels that are written at a time.
 inline constexpr std::int64_t kPanelsAtOnce = 8;
 }  // namespace phalanx::cpu
@@ -28,7 +28,7 @@ inline constexpr std::int64_t kPanelsAtOnce = 8;
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// One line that lies along the depth: to[group] for all groups.
+// Packs one line that is contiguous in depth: to[group] for all groups.
 HWY_INLINE void pack_line(const Packing& p, std::int64_t line, float* to) {
   std::int64_t groups = 0;
   if (p.operand == DType::kF32) {
@@ -37,7 +37,7 @@ HWY_INLINE void pack_line(const Packing& p, std::int64_t line, float* to) {
     });
     groups = p.depth;
   } else {
-    // Pairs lie behind one another already; an odd last element has a zero beside it.
+    // Pairs are adjacent already; an odd last element is paired with zero.
     const std::int64_t bytes = p.depth * size_of(p.operand);
     groups = ceil_div(p.depth, 2);
     if (p.depth % 2 != 0) to[groups - 1] = 0.0F;
@@ -46,7 +46,7 @@ HWY_INLINE void pack_line(const Packing& p, std::int64_t line, float* to) {
   std::fill(to + groups, to + p.groups, 0.0F);
 }
 
-// Depths of lines that lie beside one another: what a group of them is.
+// One group of depth of lines that are contiguous in memory.
 template <typename T>
 struct WidenedDepth {
   const T* data;
@@ -56,7 +56,7 @@ struct WidenedDepth {
     return load(data + group * stride + first);
   }
 
-  // to[line] of one depth.
+  // Writes to[line] for one depth.
   HWY_INLINE void pack(std::int64_t group, std::int64_t first, std::int64_t lines,
                        float* to) const {
     const T* from = data + group * stride + first;
@@ -70,19 +70,19 @@ struct PairedDepth {
   std::int64_t stride;
   std::int64_t depth;
 
-  // Not of an odd last depth.
+  // Must not be called for an odd last depth.
   HWY_INLINE FloatVector whole(std::int64_t group, std::int64_t first) const {
     const bfloat16* even = data + 2 * group * stride + first;
     return hn::BitCast(FloatTag(),
                        hn::Or(load_bits(even), hn::ShiftLeft<16>(load_bits(even + stride))));
   }
 
-  // Two depths; an odd last one has zeros beside it.
+  // Packs two depths; an odd last depth is paired with zeros.
   HWY_INLINE void pack(std::int64_t group, std::int64_t first, std::int64_t lines,
                        float* to) const {
     const bfloat16* even = data + 2 * group * stride + first;
     const bfloat16* odd = even + stride;
-    // Elements are the upper halves of floats.
+    // A bf16 is the upper half of a float.
     if (2 * group + 1 < depth) {
       for_vectors(0, lines, [=](std::int64_t i, auto lanes) HWY_ATTR {
         const auto low = hn::ShiftRight<16>(hn::BitCast(BitsTag(), lanes.load(even + i)));
@@ -98,15 +98,15 @@ struct PairedDepth {
   }
 };
 
-// Lines that lie along the depth, into one panel. Whole blocks are turned as they lie, others pass
-// through a buffer.
-void turn_lines(const Packing& p, std::int64_t width, float* to) {
-  HWY_ALIGN float buffer[kTurnedLines * kTurnedGroups];
+// Packs lines that are contiguous in depth into one panel. Whole blocks are transposed in place;
+// the rest passes through a buffer.
+void transpose_lines(const Packing& p, std::int64_t width, float* to) {
+  HWY_ALIGN float buffer[kTransposedLines * kTransposedGroups];
   const int group = group_of(p.operand);
   const bool as_it_lies = p.from.dtype == p.operand && p.from.stride % group == 0;
   const std::int64_t whole_groups = p.depth / group;
-  for (std::int64_t begin = 0; begin < p.groups; begin += kTurnedGroups) {
-    const std::int64_t groups = std::min(kTurnedGroups, p.groups - begin);
+  for (std::int64_t begin = 0; begin < p.groups; begin += kTransposedGroups) {
+    const std::int64_t groups = std::min(kTransposedGroups, p.groups - begin);
     const std::int64_t columns = round_up(groups, kTransposed);
     if (as_it_lies && p.lines == width && begin + groups <= whole_groups && columns == groups) {
       transpose(reinterpret_cast<const float*>(p.from.at(0, begin * group)), p.from.stride / group,
@@ -119,27 +119,27 @@ void turn_lines(const Packing& p, std::int64_t width, float* to) {
     if (piece.depth > 0) piece.from = p.from.from(0, begin * group);
     for (std::int64_t line = 0; line < p.lines; ++line) {
       if (piece.depth > 0) {
-        pack_line(piece, line, buffer + line * kTurnedGroups);
+        pack_line(piece, line, buffer + line * kTransposedGroups);
       } else {
-        std::fill_n(buffer + line * kTurnedGroups, columns, 0.0F);
+        std::fill_n(buffer + line * kTransposedGroups, columns, 0.0F);
       }
     }
     for (std::int64_t line = p.lines; line < width; ++line) {
-      std::fill_n(buffer + line * kTurnedGroups, columns, 0.0F);
+      std::fill_n(buffer + line * kTransposedGroups, columns, 0.0F);
     }
     if (columns == groups) {
-      transpose(buffer, kTurnedGroups, width, groups, to + begin * width, width);
+      transpose(buffer, kTransposedGroups, width, groups, to + begin * width, width);
     } else {  // no room for whole fours
       for (std::int64_t i = 0; i < groups; ++i) {
         for (std::int64_t line = 0; line < width; ++line) {
-          to[(begin + i) * width + line] = buffer[line * kTurnedGroups + i];
+          to[(begin + i) * width + line] = buffer[line * kTransposedGroups + i];
         }
       }
     }
   }
 }
 
-// Fetches a depth of lines that is read soon.
+// Prefetches a depth of lines.
 HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
   const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
   if (ahead >= p.depth) return;
@@ -148,11 +148,11 @@ HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) 
   }
 }
 
-// Depths fetched before they are read.
+// How many depths ahead to prefetch.
 inline constexpr std::int64_t kAhead = 16;
 
 #if HWY_TARGET != HWY_SCALAR
-// Panels of half a vector, two at a time.
+// Packs panels of half a vector, two at a time.
 template <typename Depth>
 HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int64_t groups,
                                   float* to) {
@@ -172,7 +172,7 @@ HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int
 }
 #endif
 
-// Lines that lie beside one another, into up to kPanelsAtOnce panels.
+// Packs lines that are adjacent in memory into up to kPanelsAtOnce panels.
 template <typename Depth>
 HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t width, float* to) {
   const int group = group_of(p.operand);
@@ -211,7 +211,7 @@ void copy_lines(const Packing& p, std::int64_t width, float* to) {
   });
 }
 
-// The lines from `first` on of a packing.
+// Up to `most` lines of a packing, from `first` on.
 Packing lines_from(const Packing& p, std::int64_t first, std::int64_t most) {
   Packing piece = p;
   piece.from = p.from.from(first, 0);
@@ -226,14 +226,14 @@ void pack_all_panels(const Packing& p, std::int64_t width) {
     const Packing piece = lines_from(p, first, step);
     auto* to = reinterpret_cast<float*>(piece.to);
     if (p.from.depth_inner) {
-      turn_lines(piece, width, to);
+      transpose_lines(piece, width, to);
     } else {
       copy_lines(piece, width, to);
     }
   }
 }
 
-// A line's block of depth is short: hardware prefetching has hardly begun when it ends.
+// A line's block of depth is so short that hardware prefetching has hardly begun at its end.
 inline constexpr std::int64_t kLinesAhead = 4;
 HWY_INLINE void prefetch_line(const Packing& p, std::int64_t line) {
   if (line >= p.lines) return;
@@ -251,13 +251,13 @@ void pack_all_lines(const Packing& p, std::int64_t padded_lines) {
       pack_line(p, line, to + line * p.groups);
     }
   } else {
-    HWY_ALIGN float buffer[kTurnedGroups * kMaxLanes];
+    HWY_ALIGN float buffer[kTransposedGroups * kMaxLanes];
     const int group = group_of(p.operand);
     const std::int64_t lanes = lane_count();
     for (std::int64_t first = 0; first < p.lines; first += lanes) {
-      for (std::int64_t begin = 0; begin < p.groups; begin += kTurnedGroups) {
+      for (std::int64_t begin = 0; begin < p.groups; begin += kTransposedGroups) {
         Packing piece = lines_from(p, first, lanes);
-        piece.groups = std::min(kTurnedGroups, p.groups - begin);
+        piece.groups = std::min(kTransposedGroups, p.groups - begin);
         piece.depth = std::clamp<std::int64_t>(p.depth - begin * group, 0, piece.groups * group);
         if (piece.depth > 0) piece.from = piece.from.from(0, begin * group);
         copy_lines(piece, lanes, buffer);

@@ -1,7 +1,7 @@
 #pragma once
-// Copies of operands for the tiles of a matrix product. Both operands are lines - rows of A,
-// columns of B - along the depth; packed, they are groups of 32 bits (panel_kernel.h), by line or
-// by panels of neighbouring lines. Padding is zero.
+// Copies of operands for the tiles of a matrix product. An operand is a set of lines along the
+// depth: rows of A, columns of B. Packed, a line is groups of 32 bits (panel_kernel.h), stored line
+// by line or in panels of neighbouring lines. Padding is zero.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,17 +30,17 @@ struct Lines {
 // A piece of an operand and its packed form.
 struct Packing {
   Lines from;
-  std::int64_t lines = 0, depth = 0;  // elements that there are
+  std::int64_t lines = 0, depth = 0;  // without padding
   DType operand = DType::kF32;        // f32 (16-bit storage is widened), or bf16 in pairs
-  std::int64_t groups = 0;            // of the depth, padding included
+  std::int64_t groups = 0;            // of the depth, with padding
   std::byte* to = nullptr;
 };
 
 constexpr std::int64_t kGroupBytes = 4;
 
-// to[line][group], `padded_lines` of them.
+// Writes to[line][group] for `padded_lines` lines.
 void pack_lines(const Packing& packing, std::int64_t padded_lines);
-// to[panel][group][line of the panel]: panels of `width` lines.
+// Writes to[panel][group][line of the panel], `width` lines a panel.
 void pack_panels(const Packing& packing, std::int64_t width);
 
 }  // namespace phalanx::cpu

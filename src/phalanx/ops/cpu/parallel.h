@@ -1,7 +1,7 @@
 #pragma once
 // All CPU parallelism of a rank: one OpenMP team. Work is cut into tasks by shape, never by the
-// number of threads, and partial results are combined in task order, so bits do not depend on the
-// schedule.
+// number of threads, and partial results are combined in task order. So bits do not depend on the
+// order in which threads run tasks.
 
 #include <algorithm>
 #include <atomic>
@@ -11,9 +11,8 @@
 
 namespace phalanx::cpu {
 
-// Calls body(task) for every task in [0, tasks) on `threads` threads, where subnormal numbers are
-// zeros.
-// An exception must not leave body.
+// Calls body(task) for every task in [0, tasks) on `threads` threads, with subnormal numbers as
+// zeros. body must not throw.
 template <typename Body>
 void parallel_for(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1 || tasks == 1) {
@@ -29,8 +28,8 @@ void parallel_for(int threads, std::int64_t tasks, const Body& body) {
   }
 }
 
-// The same for tasks of unequal weight: each goes to the next thread that is free, in about this
-// order. body(task, slot), where slots are numbers of threads from 0 on.
+// The same for tasks of unequal cost: a free thread takes the next task, in about this order. Calls
+// body(task, slot), where slot is the number of the thread.
 template <typename Body>
 void for_each_task(int threads, std::int64_t tasks, const Body& body) {
   std::atomic<std::int64_t> next = 0;

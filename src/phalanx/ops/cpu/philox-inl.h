@@ -1,4 +1,4 @@
-// Dropout with the coordinates of base/philox.h, many elements at a time. Included once per target.
+// Dropout by the coordinates of base/philox.h, many elements at a time. Included once per target.
 
 #include <cstdint>
 
@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// One row of dropout coordinates: everything but `inner` is fixed (a hidden row: outer = position;
-// a row of attention probabilities: outer = query position, the head in the site).
+// The coordinates of a row; only `inner` varies. In a hidden row outer is the position. In a row of
+// attention probabilities outer is the query position, and the site includes the head.
 struct DropoutRow {
   PhiloxKey key;        // of the sample
   PhiloxWords counter;  // with inner = 0
@@ -31,7 +31,7 @@ struct DropoutRow {
         threshold(dropout_threshold(dropout.probability)),
         scale(static_cast<float>(1.0 / (1.0 - dropout.probability))) {}
 
-  // What element `inner` is multiplied by: scale, or 0 where it is dropped. One at a time.
+  // The multiplier of element `inner`: scale, or 0 if dropped. For one element at a time.
   float factor(std::uint32_t inner) const {
     PhiloxWords at = counter;
     at[0] = inner / 4;
@@ -40,7 +40,7 @@ struct DropoutRow {
 };
 
 #if HWY_TARGET != HWY_SCALAR
-// The keys of all rounds, in all lanes.
+// The keys of all rounds, the same in every lane.
 struct RoundKeys {
   using Wide = hn::RepartitionToWide<BitsTag>;
   static constexpr int kRounds = 10;
@@ -56,13 +56,12 @@ struct RoundKeys {
   }
 };
 
-// The words of 2 * lanes neighbouring elements from 4 * block on, in order: `low` has the first
-// half.
+// The words of 2 * lanes neighbouring elements from 4 * block on; `low` has the first half.
 HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::uint32_t block,
                              BitsVector& low, BitsVector& high) {
-  // Every 64-bit lane holds one word of one block in its low half; the high halves are garbage that
-  // a widening multiplication ignores. Even lanes take the first half of the blocks and odd lanes
-  // the second, which is the order that interleaving within 128 bits leaves.
+  // Every 64-bit lane holds one word of a block in its low half; a widening multiplication ignores
+  // the high half. Even lanes take the first half of the blocks, odd lanes the second, because
+  // interleaving within 128 bits leaves this order.
   const hn::RepartitionToWide<BitsTag> wide;
   const BitsTag narrow;
   const std::uint64_t half = hn::Lanes(wide) / 2;
@@ -77,7 +76,7 @@ HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::
   auto word3 = hn::Set(wide, row.counter[3]);
   const auto multiplier0 = hn::Set(narrow, kPhiloxMultiplier0);
   const auto multiplier1 = hn::Set(narrow, kPhiloxMultiplier1);
-  // A shuffle, for the shift's port is busy with the products.
+  // A shuffle, because the products keep the shift's port busy.
   const auto upper = [&](auto product) HWY_ATTR {
     return hn::BitCast(wide, hn::Shuffle2301(hn::BitCast(narrow, product)));
   };
@@ -98,14 +97,14 @@ HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::
 }
 #endif
 
-// Factors are made in whole pairs of vectors: a buffer needs this much room for `count` of them.
+// Factors are computed in pairs of vectors, so buffers are rounded up to this.
 inline constexpr std::int64_t kDropoutGranularity = 32;
 constexpr std::int64_t dropout_buffer_size(std::int64_t count) {
   return (count + kDropoutGranularity - 1) / kDropoutGranularity * kDropoutGranularity;
 }
 
-// factors[i] = what element first + i is multiplied by (scale or 0). first is a multiple of 4;
-// factors has room for dropout_buffer_size(count) floats.
+// factors[i] = the multiplier of element first + i (scale or 0). first is a multiple of 4. factors
+// has room for dropout_buffer_size(count) floats.
 HWY_INLINE void dropout_factors(const DropoutRow& row, std::int64_t first, std::int64_t count,
                                 float* HWY_RESTRICT factors) {
 #if HWY_TARGET == HWY_SCALAR
@@ -132,7 +131,7 @@ HWY_INLINE void dropout_factors(const DropoutRow& row, std::int64_t first, std::
 #endif
 }
 
-// value * factor, and exactly 0 where it is dropped, whatever the value.
+// value * factor; exactly 0 if dropped, even for NaN and infinity.
 HWY_INLINE FloatVector apply_dropout(FloatVector value, FloatVector factor) {
   return hn::IfThenElseZero(hn::Ne(factor, hn::Zero(FloatTag())), hn::Mul(value, factor));
 }
@@ -145,8 +144,8 @@ class HiddenDropout {
         sample_(dropout.probability > 0.0 ? dense<std::int64_t>(rows.sample) : nullptr),
         position_(dropout.probability > 0.0 ? dense<std::int32_t>(rows.position) : nullptr) {}
 
-  // for_vectors over a row: body(index, lanes, drop), where drop(value) is the vector after
-  // dropout.
+  // for_vectors over a row: calls body(index, lanes, drop); drop(value) applies dropout to a
+  // vector.
   template <typename Body>
   HWY_INLINE void for_row(std::int64_t r, std::int64_t columns, const Body& body) const {
     if (dropout_.probability <= 0.0) {
@@ -170,7 +169,7 @@ class HiddenDropout {
   }
 
  private:
-  static constexpr std::int64_t kChunk = 512;  // of kDropoutGranularity
+  static constexpr std::int64_t kChunk = 512;  // a multiple of kDropoutGranularity
 
   const Dropout& dropout_;
   const std::int64_t* sample_;

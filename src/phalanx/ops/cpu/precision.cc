@@ -16,7 +16,7 @@
 namespace phalanx::cpu {
 namespace {
 
-// The measured ratios lie at 0.5, 1.8 and 16.
+// Measured ratios of rates are 0.5, 1.8 and 16.
 constexpr double kWorthwhileRatio = 1.2;
 
 struct Family {
@@ -51,7 +51,7 @@ double rate_of_slice(const Family& family) {
 
 using Rates = std::array<double, kFamilies.size()>;
 
-// The families' best slices on the calling thread, in turn, so that what disturbs one disturbs all.
+// The best slices on the calling thread. Families take turns, so a disturbance slows all of them.
 Rates best_rates() {
   constexpr int kSlices = 24;
   Rates best{};
@@ -90,8 +90,8 @@ std::string products_of(Target target) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The only possible choice: a named family, or fp32. None where families must be compared.
-// `description` is the target's.
+// The named family, or fp32 if bf16 products are impossible; nothing if rates must be compared.
+// `description` describes the target.
 std::optional<ProductChoice> only_choice(std::string_view requested, bool stores_bf16,
                                          Target target, std::string_view description) {
   if (const Family* const named = find_family(requested)) {
@@ -117,7 +117,7 @@ std::optional<ProductChoice> only_choice(std::string_view requested, bool stores
   return std::nullopt;
 }
 
-// The first family, and each that outruns what was the best before it.
+// Chooses the last family that is clearly faster than the best family before it.
 ProductChoice fastest() {
   const Rates rates = best_rates();
   std::size_t best = 0;
@@ -150,7 +150,7 @@ double Peak::of(ProductPrecision products) const {
 }
 
 Peak measure_peak(int threads) {
-  // The first threads that a run wants: OpenMP would end the process where they are refused.
+  // Checks the limit on threads first: OpenMP would end the process.
   expect_threads(threads - 1);
   const auto measured = [&](ProductPrecision products) {
     return has_products(products) ? best_gflops(threads, family_of(products)) : 0.0;

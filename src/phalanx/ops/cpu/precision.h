@@ -1,5 +1,5 @@
 #pragma once
-// The choice of the family of matrix products of 16-bit operands, and the measured peak rates with
+// The choice of the family of matrix products of 16-bit operands, and the measured peak rates, with
 // which training and benchmarks are compared.
 
 #include <string>
@@ -12,7 +12,7 @@ namespace phalanx::cpu {
 
 struct ProductChoice {
   ProductPrecision products = ProductPrecision::kFp32;
-  std::string reason;  // to be printed
+  std::string reason;  // for the log
 
   std::string_view name() const { return name_of(products); }
 };
@@ -25,17 +25,17 @@ bool has_products(std::string_view name);
 std::string available_products();
 
 // The policy for `requested` = --matmul-precision (auto, fp32, bf16 or amx) and a run that stores
-// bf16 or not. `auto` measures the families in turn for a few milliseconds, on one thread, so that
-// neither ranks nor --threads-per-rank decide: one must be 1.2 times as fast as fp32, or as the
-// one before it. (bf16 dot products run at 0.5 times fp32's rate on Sapphire and Emerald Rapids
-// and at 1.8 times on Zen 5, tiles at 16 times.) ConfigError when the request makes no sense or the
-// processor has not the family.
+// bf16 or not. `auto` measures the families for a few milliseconds on one thread, so it does not
+// depend on ranks or --threads-per-rank. A family must be 1.2 times as fast as fp32 or the best
+// family before it. (bf16 dot products run at 0.5 times fp32's rate on Sapphire and Emerald Rapids
+// and at 1.8 times on Zen 5; tiles at 16 times.) ConfigError for a senseless request or a family
+// that the processor lacks.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16);
-// The same for a processor with this target, which need not be this machine's. Nothing is measured:
-// `auto` is the last family that the target has, which is the fastest on such processors.
+// The same for a processor with this target, which may differ from this machine's. `auto` measures
+// nothing and takes the target's last family, the fastest on such processors.
 ProductChoice choose_products(std::string_view requested, bool stores_bf16, Target target);
 
-// GFLOP/s of multiply-adds on registers; 0 where the target has no such instruction.
+// GFLOP/s of multiply-adds on registers; 0 if the target has no such instruction.
 struct Peak {
   double fp32_gflops = 0.0;
   double bf16_gflops = 0.0;  // dot products of AVX512_BF16
@@ -43,15 +43,15 @@ struct Peak {
 
   double of(ProductPrecision products) const;
 };
-// The best of short slices on all threads at once; a few milliseconds.
+// The best of short slices on all threads at once; takes a few milliseconds.
 Peak measure_peak(int threads);
-// The best of `times` measurements, for benchmarks: work on the sibling hyper-thread, which shares
-// AMX, can leave it a third of its rate for milliseconds at a time.
+// The best of `times` measurements, for benchmarks. Work on the sibling hyper-thread, which shares
+// AMX, can slow it to a third for milliseconds.
 Peak measure_peak(int threads, int times);
-// "356 GFLOP/s fp32, 173 GFLOP/s bf16": the rates that are there.
+// "356 GFLOP/s fp32, 173 GFLOP/s bf16": the rates above 0.
 std::string to_text(const Peak& peak);
 
-// "avx2", "fma", ...: the extensions that kernels make use of.
+// The instruction set extensions that kernels use: "avx2", "fma", ...
 std::vector<std::string> processor_features();
 
 }  // namespace phalanx::cpu

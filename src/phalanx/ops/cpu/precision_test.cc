@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/ops/cpu/target.h"
 
 namespace phalanx::cpu {
@@ -16,12 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string refusal_of(std::string_view requested, bool stores_bf16) {
-  try {
-    choose_products(requested, stores_bf16);
-    return "accepted";
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
+  return error_of<ConfigError>([&] { choose_products(requested, stores_bf16); });
 }
 
 TEST(Precision, FollowsTheRequestAndTheStorage) {
@@ -33,7 +29,7 @@ TEST(Precision, FollowsTheRequestAndTheStorage) {
   EXPECT_THAT(refusal_of("amx", false), AllOf(HasSubstr("amx"), HasSubstr("--bf16")));
 }
 
-// A family that the target has not is refused, and the refusal says what there is.
+// A family that the target lacks is refused, and the message lists the available ones.
 TEST(Precision, FamiliesAreThoseOfTheTarget) {
   for (const Target target : targets_here()) {
     SCOPED_TRACE(name_of(target));
@@ -58,7 +54,7 @@ TEST(Precision, FamiliesAreThoseOfTheTarget) {
   EXPECT_FALSE(has_products("fp8"));
 }
 
-// Of a processor that is named nothing is measured, nor need it be this one.
+// A named target is not measured and need not be this machine's.
 TEST(Precision, OfANamedTargetIsTheSameEverywhere) {
   const auto products = [](std::string_view requested, Target target, bool stores_bf16 = true) {
     return choose_products(requested, stores_bf16, target).products;
@@ -73,7 +69,7 @@ TEST(Precision, OfANamedTargetIsTheSameEverywhere) {
   EXPECT_THROW(products("bf16", Target::kAvx512Bf16, false), ConfigError);
 }
 
-// No wider a margin than neighbours need: the choice must not depend on the minute.
+// The choice must be stable, so the margin must be wide enough.
 TEST(Precision, TheChoiceIsTheSameEveryTime) {
   const auto first = choose_products("auto", true).products;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(choose_products("auto", true).products, first);

@@ -25,7 +25,7 @@ T* row_of(const EpilogueRows& rows, std::int64_t row, std::int64_t column) {
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// body(row of the sums, lanes, column, sums) for all of them.
+// Calls body(row of the sums, lanes, column, sums) for all sums.
 template <typename Body>
 HWY_INLINE void for_sums(const FinishedSums& f, const Body& body) {
   for (std::int64_t r = 0; r < f.rows; ++r) {
@@ -100,8 +100,8 @@ void finish_sums(const Epilogue& e, const FinishedSums& f) {
   });
 }
 
-void turn(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
-          float* to, std::int64_t to_stride) {
+void transpose_padded(const float* from, std::int64_t from_stride, std::int64_t rows,
+                      std::int64_t columns, float* to, std::int64_t to_stride) {
   transpose(from, from_stride, round_up(rows, lane_count()), round_up(columns, kTransposed), to,
             to_stride);
 }
@@ -113,14 +113,14 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 
 HWY_EXPORT(finish_sums);
-HWY_EXPORT(turn);
+HWY_EXPORT(transpose_padded);
 
 void finish(const Epilogue& epilogue, const FinishedSums& sums) {
   HWY_DYNAMIC_DISPATCH(finish_sums)(epilogue, sums);
 }
-void turn_sums(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
-               float* to, std::int64_t to_stride) {
-  HWY_DYNAMIC_DISPATCH(turn)(from, from_stride, rows, columns, to, to_stride);
+void transpose_sums(const float* from, std::int64_t from_stride, std::int64_t rows,
+                    std::int64_t columns, float* to, std::int64_t to_stride) {
+  HWY_DYNAMIC_DISPATCH(transpose_padded)(from, from_stride, rows, columns, to, to_stride);
 }
 
 }  // namespace phalanx::cpu

@@ -1,6 +1,6 @@
 #pragma once
-// What is done with the sums of a matrix product before they are stored. A fusion rounds where its
-// parts would.
+// What happens to the sums of a matrix product before they are stored. A fusion rounds at the same
+// places as its separate ops.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace phalanx::cpu {
 
-// Dense rows, `stride` elements apart; null data while planning, or for an absent tensor.
+// Dense rows, `stride` elements apart. Data is null in a plan and for an absent tensor.
 struct EpilogueRows {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -21,11 +21,11 @@ struct Epilogue {
   enum class Kind {
     kStore,               // c = sum + bias, or c += sum
     kActivation,          // c = sum + bias, activated = f(c + activation_bias)
-    kActivationGradient,  // c = sum * f'(x + activation_bias), the sum rounded before
+    kActivationGradient,  // c = sum * f'(x + activation_bias); the sum is rounded first
   };
   Kind kind = Kind::kStore;
   EpilogueRows c = {};
-  bool accumulate = false;  // kStore into an f32 c
+  bool accumulate = false;  // for kStore into an f32 c
   bool has_bias = false;
   const std::byte* bias = nullptr;  // [columns], of bias_dtype
   DType bias_dtype = DType::kF32;
@@ -33,7 +33,7 @@ struct Epilogue {
   const std::byte* activation_bias = nullptr;  // optional, of c's type
   ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
 
-  // c takes sums as they are, or adds them.
+  // The sums go to c unchanged or are added to it.
   bool is_plain() const { return kind == Kind::kStore && c.dtype == DType::kF32 && !has_bias; }
 };
 
@@ -45,9 +45,9 @@ struct FinishedSums {
 };
 void finish(const Epilogue& epilogue, const FinishedSums& sums);
 
-// to[i][r] = from[r][i]: sums of C transposed; rows and columns in whole sixteens and fours have
-// memory.
-void turn_sums(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
-               float* to, std::int64_t to_stride);
+// to[i][r] = from[r][i] for sums of C transposed. Memory must cover rows in whole 16s, columns in
+// whole 4s.
+void transpose_sums(const float* from, std::int64_t from_stride, std::int64_t rows,
+                    std::int64_t columns, float* to, std::int64_t to_stride);
 
 }  // namespace phalanx::cpu

@@ -10,28 +10,28 @@
 namespace phalanx::cpu {
 namespace {
 
-// Groups of a block of depth: with 384 columns 576 KiB of the second-level cache.
+// Groups in a block of depth: with 384 columns, 576 KiB of the second-level cache.
 constexpr std::int64_t kDepthGroups = 384;
-// The depth that is packed at once; for a longer one tiles add to C several times.
+// The depth that is packed at once. With a longer depth, tiles add to C several times.
 constexpr std::int64_t kSpanGroups = 3072;
 constexpr std::int64_t kLongestSpanGroups = 4096;
 constexpr std::int64_t kColumnBlock = 384;
-// The most memory for packed operands: the left one, and for each thread the right one.
+// The most memory for packed operands: for the left one, and per thread for the right one.
 constexpr std::int64_t kLeftBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
 // The most sums that are kept outside of C.
 constexpr std::int64_t kSpanSums = std::int64_t{1} << 25;
-// Rows that are further apart share sets of the first-level cache and lie on many pages.
+// Rows that are further apart share sets of the first-level cache and touch many pages.
 constexpr std::int64_t kNearBytes = 1024;
-// With fewer columns packing the left operand costs more than it saves.
+// With fewer columns, packing the left operand costs more than it saves.
 constexpr std::int64_t kFewColumns = 256;
-// If B has this many times A's lines, operands are swapped: A is packed.
+// If B has this many times as many lines as A, the operands are swapped so that A is packed.
 constexpr std::int64_t kSwapRatio = 8;
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
 
 // A block of C and the right operand's block of depth stay in the second-level cache. With many
-// blocks of depth the right operand is read from memory again for every block of rows.
+// blocks of depth, the right operand is read from memory again for every block of rows.
 std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
                           const Caches& caches) {
   constexpr std::int64_t kRows = 64, kManyRows = 256;
@@ -41,12 +41,12 @@ std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
   return (large_tiles || many ? kManyRows : kRows) / kernel.rows * kernel.rows;
 }
 
-// Whether tiles read the rows of a left operand without packing. Rows at large strides share sets
-// of the first-level cache, and a tile's rows must not fill the ways of a set.
+// Whether tiles may read the left operand unpacked. Rows at large strides share sets of the
+// first-level cache, and a tile's rows must not fill the ways of a set.
 bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, const Caches& caches,
               std::int64_t columns) {
   if (left.stride * size_of(left.dtype) <= kNearBytes) return true;
-  // Large tiles read a piece of a row at once and keep none in the first level.
+  // Large tiles read a piece of a row at once and do not need the first-level cache.
   constexpr int kLargeTiles = 16;
   return left.depth_inner && (columns <= kFewColumns || kernel.rows > kLargeTiles ||
                               caches.first_level_ways >= kernel.rows + kernel.rows / 2);
@@ -72,8 +72,8 @@ std::int64_t ProductPlan::panel_begin(std::int64_t panel) const {
 }
 
 std::int64_t ProductPlan::block_columns() const {
-  constexpr std::int64_t kTurnedColumns = 4;  // at a time
-  return round_up(std::min(panel_block * wide, padded_columns()), kTurnedColumns);
+  constexpr std::int64_t kTransposedColumns = 4;  // at a time
+  return round_up(std::min(panel_block * wide, padded_columns()), kTransposedColumns);
 }
 
 ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int threads,
@@ -99,7 +99,7 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
   count_memory();
 }
 
-// As many panels of full width as possible without a rest of one vector, which is slow.
+// Uses as many full panels as possible without a remainder of one vector, which is slow.
 void ProductPlan::cut_columns() {
   const std::int64_t vectors = ceil_div(columns, kernel->width);
   wide = kernel->columns();
@@ -134,7 +134,7 @@ void ProductPlan::place_operands(const ProductShape::Operand& left_operand,
   }
 }
 
-// Chooses the blocks with the least work for the busiest thread; of equal ones, the larger.
+// Chooses the blocks with the least work for the busiest thread, and larger blocks among equals.
 void ProductPlan::choose_blocks(int threads) {
   const std::int64_t most_rows = std::min(row_block, round_up(rows, kernel->rows));
   const std::int64_t most_panels = panel_block;
@@ -142,7 +142,7 @@ void ProductPlan::choose_blocks(int threads) {
   for (std::int64_t block = most_rows; block >= kernel->rows; block -= kernel->rows) {
     for (std::int64_t width = most_panels; width >= 1; width /= 2) {
       const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
-      // The cost of a task in addition to its tiles, in tiles.
+      // The overhead of a task beside its tiles, in tiles.
       constexpr double kRowOverhead = 0.3, kPanelOverhead = 0.1;
       const std::int64_t slivers = block / kernel->rows;
       const double tiles = static_cast<double>(slivers * width);
@@ -204,15 +204,15 @@ void ProductPlan::count_memory() {
   const std::int64_t f32 = size_of(DType::kF32);
   if (sums == Sums::kSpan) {
     span_sums_bytes =
-        aligned((round_up(row_span, kernel->rows) + kTurned) * padded_columns() * f32);
+        aligned((round_up(row_span, kernel->rows) + kTransposedRows) * padded_columns() * f32);
   }
-  // Tiles at the borders pass through a buffer of their own.
+  // Border tiles use their own buffer.
   thread_sums_bytes = aligned(kernel->rows * wide * f32);
   if (sums == Sums::kBlock) {
-    thread_sums_bytes += aligned(round_up(row_block, kTurned) * block_columns() * f32);
+    thread_sums_bytes += aligned(round_up(row_block, kTransposedRows) * block_columns() * f32);
   }
   if (swapped) {
-    thread_turned_bytes = aligned(round_up(row_block, kTurned) * block_columns() * f32);
+    thread_transposed_bytes = aligned(round_up(row_block, kTransposedRows) * block_columns() * f32);
   }
 }
 

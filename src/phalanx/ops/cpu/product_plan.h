@@ -1,14 +1,13 @@
 #pragma once
-// How a matrix product is done: a function of shapes, types, kernel, caches and number of threads
-// alone.
+// How a matrix product is computed: a function of shapes, types, kernel, caches and threads alone.
 //
-// Bits do not depend on a plan: the depth is summed in order, in blocks that depend only on its
+// Bits do not depend on a plan. The depth is summed in order, in blocks that depend only on its
 // length and the kernel's family, and one thread at a time works on an element of C.
 //
-// From outside to inside (after Goto and van de Geijn, Anatomy of High-Performance Matrix
-// Multiplication, 2008): spans of depth, of rows and of columns, whose operands are packed by all
-// threads together; tasks, a block of rows by a block of columns; blocks of depth; panels of
-// columns; slivers of rows; a tile in registers.
+// Loops, outermost first (after Goto and van de Geijn, Anatomy of High-Performance Matrix
+// Multiplication, 2008): spans of depth, rows and columns, whose operands all threads pack
+// together; tasks, a block of rows by a block of columns; blocks of depth; panels of columns;
+// slivers of rows; a tile in registers.
 
 #include <cstdint>
 
@@ -20,38 +19,38 @@ namespace phalanx::cpu {
 struct ProductShape {
   std::int64_t rows = 0, columns = 0,
                depth = 0;  // of C[rows, columns] = A[rows, depth] B[depth, columns]
-  // How the operands lie: elements from line to line or from depth to depth, and their types.
+  // The layout of an operand: the stride between lines or between depths, and the type.
   struct Operand {
     DType dtype = DType::kF32;
     std::int64_t stride = 0;
     bool depth_inner = false;
   };
   Operand a, b;
-  bool plain = false;  // C is f32 and takes sums as they are, or adds them
+  bool plain = false;  // C is f32 and takes or adds the sums unchanged
 };
 
 struct ProductPlan {
-  // For a product with at least one row, column and depth.
+  // The product has at least one row, column and depth.
   ProductPlan(const ProductShape& shape, const PanelKernel& kernel, int threads,
               const Caches& caches = {});
 
   enum class Place {
     kAsItLies,  // not packed: tiles read it in place
-    kTask,      // packed by the task that reads it (only the left operand)
-    kTeam,      // packed by all threads for all of them
+    kTask,      // the task that reads it packs it (only the left operand)
+    kTeam,      // all threads pack it for all tasks
   };
   enum class Sums {
     kInC,
-    kTile,   // of one block of depth: on their way from a tile to C
-    kBlock,  // of a task
-    kSpan,   // of all rows of a span, beside C
+    kTile,   // buffer for one block of depth, between a tile and C
+    kBlock,  // buffer for a task
+    kSpan,   // buffer for all rows of a span
   };
 
-  // Blocks that are turned have whole vectors of rows, of any target.
-  static constexpr std::int64_t kTurned = 16;
+  // Transposed blocks are padded to whole vectors of rows on any target.
+  static constexpr std::int64_t kTransposedRows = 16;
 
-  // The left operand's lines are rows, the right one's columns. Swapped: A is the right one, and
-  // what comes out is C transposed - where A has few rows, and B too many to be packed for them.
+  // The left operand's lines are rows, the right one's columns. Swapped: A is the right operand,
+  // and the result is C transposed. Used when A has few rows and B is too large to pack for them.
   bool swapped = false;
   std::int64_t rows = 0, columns = 0, depth = 0;
 
@@ -65,26 +64,25 @@ struct ProductPlan {
   std::int64_t panel_block = 0, panel_span = 0;  // panels
   std::int64_t depth_span = 0;
 
-  // Bytes: of the team, and of each thread.
+  // Bytes of the team, and of each thread.
   std::int64_t left_bytes = 0, right_bytes = 0, span_sums_bytes = 0;
-  std::int64_t thread_left_bytes = 0, thread_sums_bytes = 0, thread_turned_bytes = 0;
+  std::int64_t thread_left_bytes = 0, thread_sums_bytes = 0, thread_transposed_bytes = 0;
   std::int64_t thread_bytes() const {
-    return thread_left_bytes + thread_sums_bytes + thread_turned_bytes;
+    return thread_left_bytes + thread_sums_bytes + thread_transposed_bytes;
   }
   std::int64_t workspace_bytes(int threads) const {
     return left_bytes + right_bytes + span_sums_bytes + threads * thread_bytes();
   }
 
-  // Columns are cut into panels: of full width as many as leave none of a single vector beside
-  // them.
+  // Columns are cut into panels: as many full ones as possible without a panel of one vector.
   std::int64_t panel_begin(std::int64_t panel) const;
   std::int64_t panels() const { return wide_panels + narrow_panels; }
   std::int64_t wide_panels = 0, narrow_panels = 0;
   int wide = 0, narrow = 0;  // columns
   std::int64_t padded_columns() const { return panel_begin(panels()); }
-  std::int64_t block_columns() const;  // at most
+  std::int64_t block_columns() const;  // the largest
 
-  std::int64_t groups(std::int64_t elements) const;  // of the depth, with padding
+  std::int64_t groups(std::int64_t elements) const;  // of the depth, padded
   const PanelKernel* kernel;
 
  private:
@@ -97,7 +95,7 @@ struct ProductPlan {
   std::int64_t groups_of_span() const;
 };
 
-// The length of the blocks in which a depth is summed, more than 0 for no depth either.
+// The length of the blocks in which a depth is summed; positive even for depth 0.
 std::int64_t depth_block_of(std::int64_t depth, const PanelKernel& kernel);
 
 }  // namespace phalanx::cpu

@@ -27,7 +27,7 @@ ProductShape shape_of(Pass pass, std::int64_t rows, std::int64_t n, std::int64_t
   return {n, k, rows, {dtype, n, false}, {dtype, k, false}, true};
 }
 
-// Of every target of the build: sizes need no processor that has it.
+// The kernels of every target of the build; their sizes can be read on any processor.
 std::vector<const PanelKernel*> kernels() {
   std::vector<const PanelKernel*> found;
   const auto add = [&](const PanelKernel& kernel) {
@@ -44,7 +44,7 @@ std::vector<const PanelKernel*> kernels() {
 struct Size {
   std::int64_t rows, n, k;
 };
-// Of GPT-2 124M with 4 x 256 tokens.
+// GPT-2 124M with 4 x 256 tokens.
 constexpr Size kGpt2[] = {
     {1024, 2304, 768}, {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {1024, 50304, 768}};
 
@@ -79,7 +79,7 @@ TEST(ProductPlan, CutsTheDepthByItsLengthAndTheKernelAlone) {
   }
 }
 
-// What decides about fp32's bits must not be the kernel's width.
+// Blocks of depth determine fp32's bits, so they must not depend on the kernel's width.
 TEST(ProductPlan, BlocksOfDepthAreBalanced) {
   const PanelKernel& f32 = panel_kernel(ProductPrecision::kFp32, active_target());
   EXPECT_EQ(depth_block_of(1, f32), 16);
@@ -98,7 +98,7 @@ TEST(ProductPlan, PanelsCoverTheColumns) {
       ASSERT_EQ(plan.panel_begin(panel), column);
       const std::int64_t width = plan.panel_begin(panel + 1) - column;
       ASSERT_TRUE(width > 0 && width <= kernel.columns() && width % kernel.width == 0);
-      // A single vector is slow: only where there is no other.
+      // A panel of one vector is slow: it occurs only if it is the only panel.
       if (kernel.widths > 2 && plan.panels() > 1) {
         ASSERT_GT(width, kernel.width);
       }
@@ -119,8 +119,8 @@ TEST(ProductPlan, KeepsWithinItsMemory) {
   });
 }
 
-// Every thread has work, and the busiest not much more than its share.
-TEST(ProductPlan, FeedsSixtyFourThreads) {
+// Every thread has work, and the busiest thread not much more than its share.
+TEST(ProductPlan, GivesWorkTo64Threads) {
   constexpr int kThreads = 64;
   for (const PanelKernel* kernel : kernels()) {
     for (const Size& size : kGpt2) {
@@ -139,7 +139,7 @@ TEST(ProductPlan, FeedsSixtyFourThreads) {
   }
 }
 
-// One position of many sequences at a time: the weights are read as they lie.
+// Generation of one position of many sequences reads the weights in place.
 TEST(ProductPlan, DoesNotPackWeightsForAFewRows) {
   const PanelKernel& kernel = panel_kernel(ProductPrecision::kFp32, active_target());
   const ProductPlan plan(shape_of(Pass::kForward, 1, 50304, 768), kernel, 2);

@@ -1,4 +1,4 @@
-// Initialisation runs once, in double and one number after the other as base/philox.h defines it.
+// Initialisation runs once: in double, one number at a time, as base/philox.h defines it.
 
 #include <array>
 
@@ -26,7 +26,7 @@ void normal_row(const ops::Normal& op, std::uint64_t first, std::int64_t count, 
 template <typename T>
 void fill_normal(const CpuDevice& device, const ops::Normal& op) {
   const auto x = rows_of<T>(op.x);
-  // Rows can be as long as the tensor (a bias, a flat range), so tasks are cut from rows too.
+  // A row can be as long as the tensor (a bias, a flat range), so rows are cut into tasks too.
   const Blocks columns = element_blocks(op.x.shape[1]);
   const std::int64_t tasks = op.x.shape[0] * columns.count();
   parallel_for(device.threads, tasks, [&](std::int64_t task) {

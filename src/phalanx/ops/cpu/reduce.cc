@@ -1,4 +1,4 @@
-// Sums in double by the blocks of a grid, and the few numbers that follow from them.
+// Sums in double by blocks of a grid, and the few numbers that follow from them.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// How far ahead of the sums memory is read.
+// How many bytes ahead to prefetch.
 constexpr std::int64_t kPrefetchBytes = 8192;
 using DoubleSums = Sums<double>;
 constexpr std::int64_t kTerms = DoubleSums::kVectors * DoubleSums::kLanes;
@@ -62,8 +62,8 @@ HWY_INLINE double zeros_of(const float* x, std::int64_t count) {
   return static_cast<double>(zeros);
 }
 
-// results[i] = reduce(elements of the i-th block, their count). What a block gives depends on its
-// elements alone, so neither threads nor cuts at block borders change it.
+// results[i] = reduce(elements of the i-th block, their count). A result depends only on its
+// block's elements, so threads and cuts at block borders do not change it.
 template <typename Reduce>
 void for_each_block(const CpuDevice& device, const Tensor& results, const Tensor& x,
                     std::int64_t lead, const Reduce& reduce) {
@@ -95,15 +95,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-HWY_EXPORT(square_sum);
-HWY_EXPORT(zero_count);
-
-void execute(CpuDevice& device, const ops::SquareSum& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(square_sum)(device, op);
-}
-void execute(CpuDevice& device, const ops::ZeroCount& op, const Tensor& /*scratch*/) {
-  HWY_DYNAMIC_DISPATCH(zero_count)(device, op);
-}
+PHALANX_KERNEL(SquareSum, square_sum)
+PHALANX_KERNEL(ZeroCount, zero_count)
 
 void execute(CpuDevice& /*device*/, const ops::Total& op, const Tensor& /*scratch*/) {
   double sum = 0.0;
@@ -123,7 +116,7 @@ void execute(CpuDevice& /*device*/, const ops::GradientFactor& op, const Tensor&
   const double clipped = op.clip > 0.0 ? std::min(1.0, op.clip / (norm + 1e-6)) : 1.0;
   *dense<float>(op.norm) = static_cast<float>(norm);
   *dense<float>(op.factor) = static_cast<float>(average * clipped);
-  // As it is reported: a norm beyond float is as bad as infinity.
+  // Tests the norm as reported: one beyond float's range counts as infinite.
   *dense<float>(op.skip) = std::isfinite(*dense<float>(op.norm)) ? 0.0F : 1.0F;
 }
 

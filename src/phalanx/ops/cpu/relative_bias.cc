@@ -1,5 +1,5 @@
-// The bias of a head depends on key - query alone: a line of sq + sk - 1 numbers, of which every
-// query's row is a window.
+// The bias of a head depends only on key - query: a line of sq + sk - 1 numbers. The row of a query
+// is a window of this line.
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ struct BiasLine {
         keys(bias.shape[2]),
         size(std::max<std::int64_t>(0, queries + keys - 1)) {}
 
-  // Where the window of a query begins: its place in the line goes with key - query.
+  // The start of a query's window. The place in the line grows with key - query.
   std::int64_t window(std::int64_t query) const { return queries - 1 - query; }
   // The bucket of a place.
   template <typename Op>
@@ -89,7 +89,7 @@ void execute(CpuDevice& device, const ops::RelativeBiasBackward& op, const Tenso
   float* dtable = dense<float>(op.dtable);
   const std::int64_t stride = op.dtable.shape[1];
   parallel_for(device.threads, op.dbias.shape[0], [&](std::int64_t h) {
-    // The line's sums, then the buckets'.
+    // Sums of the line, then of the buckets.
     double* own = lines + h * (line.size + op.buckets.count);
     double* of_bucket = own + line.size;
     std::fill_n(own, line.size + op.buckets.count, 0.0);

@@ -1,4 +1,4 @@
-// Rotary positions. A row of the table serves all heads of a row of the batch.
+// Rotary positions. All heads of a row of the batch share a row of the table.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -20,20 +20,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Of one head: `pairs` cosines, then as many sines, which are negative to turn back.
-struct Turn {
+// The rotation of one head: `pairs` cosines, then `pairs` sines. A negative sign rotates back.
+struct HeadRotation {
   const float* cosines;
   std::int64_t pairs;
   float sign;
 };
 
 template <typename T>
-HWY_INLINE void rotate_halves(const T* x, T* y, const Turn& turn) {
-  const auto sign = hn::Set(FloatTag(), turn.sign);
-  const std::int64_t pairs = turn.pairs;
+HWY_INLINE void rotate_halves(const T* x, T* y, const HeadRotation& rotation) {
+  const auto sign = hn::Set(FloatTag(), rotation.sign);
+  const std::int64_t pairs = rotation.pairs;
   for_vectors(0, pairs, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    const auto cosine = lanes.load(turn.cosines + i);
-    const auto sine = hn::Mul(sign, lanes.load(turn.cosines + pairs + i));
+    const auto cosine = lanes.load(rotation.cosines + i);
+    const auto sine = hn::Mul(sign, lanes.load(rotation.cosines + pairs + i));
     const auto first = lanes.load(x + i);
     const auto second = lanes.load(x + pairs + i);
     lanes.store(hn::NegMulAdd(second, sine, hn::Mul(first, cosine)), y + i);
@@ -41,20 +41,20 @@ HWY_INLINE void rotate_halves(const T* x, T* y, const Turn& turn) {
   });
 }
 
-// Neighbours are taken apart and put together again in a piece of the head.
+// Separates and rejoins the pairs of neighbours, a piece of the head at a time.
 template <typename T>
-HWY_INLINE void rotate_neighbours(const T* x, T* y, const Turn& turn) {
+HWY_INLINE void rotate_neighbours(const T* x, T* y, const HeadRotation& rotation) {
   constexpr std::int64_t kPiece = 64;
   HWY_ALIGN float values[2 * kPiece];
-  for (std::int64_t begin = 0; begin < turn.pairs; begin += kPiece) {
-    const std::int64_t count = std::min(kPiece, turn.pairs - begin);
-    const float* cosines = turn.cosines + begin;
-    const float* sines = cosines + turn.pairs;
+  for (std::int64_t begin = 0; begin < rotation.pairs; begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, rotation.pairs - begin);
+    const float* cosines = rotation.cosines + begin;
+    const float* sines = cosines + rotation.pairs;
     convert(x + 2 * begin, values, 2 * count);
     for (std::int64_t i = 0; i < count; ++i) {
       const float first = values[2 * i];
       const float second = values[2 * i + 1];
-      const float sine = turn.sign * sines[i];
+      const float sine = rotation.sign * sines[i];
       values[2 * i] = first * cosines[i] - second * sine;
       values[2 * i + 1] = second * cosines[i] + first * sine;
     }
@@ -95,15 +95,15 @@ void rotate_as(const CpuDevice& device, const ops::Rotate& op) {
       const std::int64_t s = r / batch;
       const std::int64_t b = r % batch;
       const std::int32_t p = position[s * op.position.strides[0] + b * op.position.strides[1]];
-      const Turn turn{table + p * rotated, rotated / 2, op.inverse ? -1.0F : 1.0F};
+      const HeadRotation rotation{table + p * rotated, rotated / 2, op.inverse ? -1.0F : 1.0F};
       for (std::int64_t g = 0; g < from.outer; ++g) {
         for (std::int64_t h = 0; h < from.inner; ++h) {
           const T* source = x + s * from.row + b * from.sample + g * from.group + h * from.head;
           T* destination = y + s * to.row + b * to.sample + g * to.group + h * to.head;
           if (op.interleaved) {
-            rotate_neighbours(source, destination, turn);
+            rotate_neighbours(source, destination, rotation);
           } else {
-            rotate_halves(source, destination, turn);
+            rotate_halves(source, destination, rotation);
           }
           if (source != destination) {
             std::copy(source + rotated, source + width, destination + rotated);
@@ -126,7 +126,7 @@ namespace phalanx::cpu {
 
 HWY_EXPORT(rotate);
 
-// Once in a run, and in plain double: no machine's vectors show in the angles.
+// Runs once, in plain double, so the angles do not depend on the machine's vectors.
 void execute(CpuDevice& device, const ops::RotaryTable& op, const Tensor& /*scratch*/) {
   const std::vector<double> theta = ops::rotary_frequencies(op.rotary, DType::kF32);
   const auto step = static_cast<float>(1.0 / op.rotary.interpolation);

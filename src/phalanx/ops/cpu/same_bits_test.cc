@@ -1,5 +1,5 @@
-// The promise about bits: every op of the case table gives the same ones on every target with
-// vectors that this processor has, and with any number of threads.
+// Bits do not depend on machine or threads: every op of the case table gives the same bits on every
+// vector target of this processor and with any number of threads.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -35,7 +35,7 @@ float float_sum(const float* x, std::int64_t count) {
   return sums.total();
 }
 
-// Functions that every kernel may use: their results for `count` floats, one after the other.
+// Functions that every kernel may use; appends their results for `count` floats.
 void functions(const float* x, std::int64_t count, std::vector<float>& results) {
   const auto add = [&](const auto& function) HWY_ATTR {
     const std::size_t begin = results.size();
@@ -62,7 +62,7 @@ HWY_EXPORT(functions);
 
 namespace {
 
-// The scalar target has no fused multiply-add: nobody promises anything for it.
+// The scalar target has no fused multiply-add, so its bits may differ.
 std::vector<Target> vector_targets() {
   std::vector<Target> targets;
   for (const Target target : {Target::kAvx512, Target::kAvx2}) {
@@ -141,7 +141,7 @@ std::vector<std::string> tested_ops() {
 INSTANTIATE_TEST_SUITE_P(Ops, SameBits, testing::ValuesIn(tested_ops()),
                          [](const auto& instance) { return instance.param; });
 
-// Numbers of all sizes, some of them negative.
+// Numbers of all sizes and both signs.
 std::vector<float> numbers(std::size_t count) {
   std::vector<float> x(count);
   std::uint32_t state = 1;
@@ -163,8 +163,8 @@ TEST(SameBitsOfSums, OfEveryLength) {
   }
 }
 
-// The tree, spelled out.
-TEST(SameBitsOfSums, AreThoseOfTheTree) {
+// Compares with the tree of additions, written out.
+TEST(SameBitsOfSums, FollowTheTree) {
   if (vector_targets().empty()) GTEST_SKIP() << "no vectors on this processor";
   const std::vector<float> x = numbers(1000);
   std::vector<float> partial(64);

@@ -1,6 +1,6 @@
 #pragma once
-// Single elements of floating tensors as doubles, where vectors are not worth it. Narrowing goes
-// through float.
+// Single elements of floating-point tensors as doubles, where vectors are not worth it. Narrowing
+// rounds to float first.
 
 #include "phalanx/base/dtype.h"
 

@@ -1,5 +1,5 @@
-// Vectors of floats in memory of f32, bf16 or f16: loads widen exactly, stores round to nearest
-// even as base/dtype.h does. Included once per target (Highway's foreach_target.h), so it has a
+// Vectors of floats in memory of f32, bf16 or f16. Loads widen exactly; stores round to nearest
+// even, as base/dtype.h does. Included once per target by Highway's foreach_target.h, so it has a
 // toggle instead of #pragma once.
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "phalanx/ops/cpu/targets.h"
 
-// Highway after targets.h, which configures it.
+// targets.h configures Highway, so it comes first.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "phalanx/base/dtype.h"
@@ -60,8 +60,7 @@ HWY_INLINE BitsVector float_to_bf16(FloatVector value) {
   return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(tag, hn::IsNaN(value)), quiet, rounded));
 }
 
-// The same steps as to_float(float16) and to_float16(float), for targets without conversion
-// instructions.
+// The same steps as to_float(float16) and to_float16(float), for targets without conversions.
 HWY_INLINE FloatVector f16_to_float(BitsVector bits) {
   const BitsTag tag;
   const FloatTag d;
@@ -85,7 +84,7 @@ HWY_INLINE BitsVector float_to_f16(FloatVector value) {
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(tag, 1));
   const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(tag, 0xfff)));
   const auto normal = hn::ShiftRight<13>(hn::Sub(rounded, hn::Set(tag, 0x38000000)));
-  // Adding 0.5 lines the bits of a subnormal result up at the bottom.
+  // Adding 0.5 moves the bits of a subnormal result to the lowest bits.
   const auto shifted = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F));
   const auto subnormal = hn::Sub(hn::BitCast(tag, shifted), hn::Set(tag, 0x3f000000));
   const auto finite =
@@ -117,15 +116,14 @@ HWY_INLINE FloatVector load(const float16* from) { return f16_to_float(load_bits
 HWY_INLINE void store(FloatVector value, float16* to) { store_bits(float_to_f16(value), to); }
 #endif
 
-// The line that is `bytes` behind `from`: the processor's own prefetching stops at the end of a
-// page, and while a kernel computes on what is in the first-level cache. It may lie outside of all
-// tensors.
+// Prefetches the cache line `bytes` behind `from`, which may lie outside of all tensors. Hardware
+// prefetching stops at the end of a page, and while a kernel works in the first-level cache.
 template <typename T>
 HWY_INLINE void prefetch(const T* from, std::int64_t bytes) {
   hwy::Prefetch(reinterpret_cast<const std::byte*>(from) + bytes);
 }
 
-// ---- The first `count` lanes (0 <= count <= lanes): the others are read as zero and not written
+// ---- The first `count` lanes (0 <= count <= lanes); others read as zero and are not written
 
 template <typename T>
 HWY_INLINE FloatVector load_first(const T* from, std::int64_t count) {
@@ -153,7 +151,7 @@ HWY_INLINE void store_first(FloatVector value, T* to, std::int64_t count) {
   std::memcpy(to, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// What a value becomes in storage of type T.
+// Rounds a value to storage type T.
 template <typename T>
 HWY_INLINE FloatVector round_to(FloatVector value) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -172,9 +170,9 @@ HWY_INLINE FloatVector round_to(FloatVector value) {
   }
 }
 
-// ---- Loops over a dense row. The body says what happens to one vector and is compiled twice, for
-// whole vectors and for the last, partial one: body(index, lanes) with lanes.load(pointer) and
-// lanes.store(value, pointer).
+// ---- Loops over a dense row. The body handles one vector and is compiled twice, for whole vectors
+// and for the partial last one: body(index, lanes) with lanes.load(pointer) and lanes.store(value,
+// pointer).
 
 struct WholeVector {
   template <typename T>
@@ -185,7 +183,7 @@ struct WholeVector {
   HWY_INLINE void store(FloatVector value, T* to) const {
     HWY_NAMESPACE::store(value, to);
   }
-  // The value in the lanes of the row, zero in others.
+  // Keeps the value in lanes of the row, sets zero in others.
   HWY_INLINE FloatVector valid(FloatVector value) const { return value; }
   HWY_INLINE FloatVector valid_or(FloatVector value, FloatVector /*other*/) const { return value; }
 };
@@ -217,19 +215,19 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
   if (kMaxLanes > 1 && i < end) body(i, FirstLanes{end - i});
 }
 
-// ---- Sums over a row whose bits depend on no vector width
+// ---- Sums over a row whose bits do not depend on the vector width
 
 template <int k>
 struct Index {
   static constexpr int value = k;
 };
 
-// A sum in a fixed tree: term i belongs to partial sum i mod kCount, a partial sum adds its terms
-// in the order of i, and at the end the second half of the partial sums is added to the first,
-// again and again until one is left. Every target with vectors gives the same bits: it has the
-// partial sums in 4 vectors of 16 floats, say, or in 8 of 8. Lanes beyond the last term add zeros,
-// which at most turns a partial sum of -0 into 0; so that this does not show, no total is -0. The
-// scalar target, which cannot fuse a product and a sum either, has four partial sums.
+// A sum in a fixed tree. Term i belongs to partial sum i mod kCount. A partial sum adds its terms
+// in the order of i. At the end the second half of the partial sums is added to the first half,
+// until one is left. All vector targets give the same bits: one holds the partial sums in 4 vectors
+// of 16 floats, another in 8 of 8. Lanes after the last term add zeros, which can only turn a
+// partial sum of -0 into 0; so a total is never -0. The scalar target has four partial sums and no
+// fused multiply-add.
 template <typename T, int kCount = 256 / sizeof(T)>
 class Sums {
  public:
@@ -239,7 +237,7 @@ class Sums {
   static constexpr int kVectors = kLanes == 1 ? 4 : kCount / kLanes;
   static_assert(kVectors >= 1 && (kVectors & (kVectors - 1)) == 0);
 
-  // Written out, for an implicit constructor would not be compiled for the target.
+  // Explicit, because an implicit constructor would not be compiled for the target.
   HWY_INLINE Sums() { clear(std::make_index_sequence<kVectors>()); }
 
   // Vector k holds the partial sums from k * kLanes on.
@@ -307,8 +305,8 @@ HWY_INLINE void add_last_terms(std::int64_t i, std::int64_t end, const Body& bod
    ...);
 }
 
-// As for_vectors, with the place of the terms from `begin` on in a Sums<float>:
-// body(index, lanes, Index<k>) adds to its at<k>().
+// As for_vectors, for terms that start at `begin`: body(index, lanes, Index<k>) adds to at<k>() of
+// a Sums<float>.
 template <typename AnySums, typename Body>
 HWY_INLINE void for_terms(std::int64_t begin, std::int64_t end, const Body& body) {
   constexpr std::int64_t kGroup = AnySums::kVectors * AnySums::kLanes;
@@ -318,7 +316,7 @@ HWY_INLINE void for_terms(std::int64_t begin, std::int64_t end, const Body& body
   if (i < end) add_last_terms<AnySums>(i, end, body, all);
 }
 
-// body(T()) with the storage type of a tensor.
+// Calls body(T()) with the storage type of a tensor.
 template <typename Body>
 HWY_INLINE void with_storage(DType dtype, const Body& body) {
   switch (dtype) {
@@ -334,8 +332,7 @@ HWY_INLINE void with_storage(DType dtype, const Body& body) {
   }
 }
 
-// body(T(), S()) with a storage type and the type of the residual stream beside it: the same, or
-// float.
+// Calls body(T(), S()) with a storage type and the type of the residual stream: T or float.
 template <typename Body>
 HWY_INLINE void with_stream(DType storage, DType stream, const Body& body) {
   PHALANX_CHECK(stream == storage || stream == DType::kF32, "a stream of {} beside {}",
@@ -349,7 +346,7 @@ HWY_INLINE void with_stream(DType storage, DType stream, const Body& body) {
   });
 }
 
-// to[i] = from[i], rounded where T is narrower.
+// to[i] = from[i], rounded if T is narrower.
 template <typename From, typename T>
 HWY_INLINE void convert(const From* from, T* to, std::int64_t count) {
   for_vectors(0, count, [=](std::int64_t i, auto lanes) HWY_ATTR {

@@ -1,7 +1,7 @@
 #include "phalanx/ops/cpu/target.h"
 
 #include "phalanx/ops/cpu/targets.h"
-// Highway after targets.h, which configures it.
+// targets.h configures Highway, so it comes first.
 #include <fmt/ranges.h>
 #include <hwy/targets.h>
 #if defined(__x86_64__)
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 5> kNames = {"scalar", "avx2", "avx512", 
 
 constexpr bool kBuiltAvx2 = (HWY_TARGETS & HWY_AVX2) != 0;
 constexpr bool kBuiltAvx512 = kBuiltAvx2 && (HWY_TARGETS & HWY_AVX3) != 0;
-// The kernels of bf16 do not need Highway, but other kernels with AVX-512 beside them.
+// Runs with bf16 kernels use other kernels with AVX-512, so the build must have those.
 constexpr Target kLastOfBuild = kBuiltAvx512 ? Target::kAmx
                                 : kBuiltAvx2 ? Target::kAvx2
                                              : Target::kScalar;
@@ -36,13 +36,13 @@ std::vector<Target> targets_up_to(Target last) {
   return targets;
 }
 
-// As many names as there are targets up to this one.
+// The names of the targets up to `last`.
 std::span<const std::string_view> names_up_to(Target last) {
   return std::span(kNames).first(static_cast<std::size_t>(last) + 1);
 }
 
 #if defined(__x86_64__)
-// For features that __builtin_cpu_supports does not know with every supported compiler.
+// For features that __builtin_cpu_supports lacks in some supported compilers.
 struct CpuidRegisters {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
@@ -59,14 +59,13 @@ bool has_amx_instructions() {
   return (features & kBf16) != 0 && (features & kTiles) != 0;
 }
 
-// The system saves tiles, 8 KiB of registers, only for processes that have asked; an old system
-// refuses.
+// The system saves tiles (8 KiB of registers) only for processes that asked; an old system refuses.
 bool may_use_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// Highway's requirements for its targets; a build may be without one or both (HWY_TARGETS).
+// Highway's requirements for its targets. A build may lack one or both (HWY_TARGETS).
 bool has_avx2() {
   return kBuiltAvx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c() &&
@@ -85,8 +84,8 @@ Target detect() {
   return has_amx_instructions() && may_use_tiles() ? Target::kAmx : Target::kAvx512Bf16;
 }
 
-// Highway chooses among its kernels for the whole process. So does our environment variable: the
-// target is state of the process, not of a rank or a device.
+// Highway selects kernels for the whole process, so the target is state of the process, not of a
+// rank or a device.
 void limit_highway(Target target) {
   std::int64_t disabled = 0;
   if (target < Target::kAvx512) disabled |= HWY_AVX3 | HWY_AVX3_DL;
@@ -103,7 +102,7 @@ std::string_view variable() {
   return value == nullptr ? std::string_view() : value;
 }
 
-// Changes in tests alone.
+// Only tests change it.
 Target& active() {
   static Target target = [] {
     const Target requested = requested_target(variable());

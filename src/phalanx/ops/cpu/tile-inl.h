@@ -57,8 +57,8 @@ struct TileSums {
   }
 };
 
-// The sums over `depth` of left[row, i] right[i, column] from zero on, in that order. Fetches what
-// lies like `left` at `next` on the way.
+// Sums left[row, i] right[i, column] over `depth`, from zero, in the order of i. Prefetches the
+// next tile's left operand at `next`.
 template <Left kLeft, int kRows, int kVectors>
 HWY_INLINE TileSums<kRows, kVectors> tile_product(std::int64_t depth, const float* left,
                                                   std::int64_t left_stride, const float* right,
@@ -66,7 +66,7 @@ HWY_INLINE TileSums<kRows, kVectors> tile_product(std::int64_t depth, const floa
   // A cache line of a row.
   constexpr std::int64_t kLine = 16;
   constexpr bool kByRows = kLeft == Left::kRows;
-  // The right operand streams from the second-level cache, faster than hardware prefetches it.
+  // Hardware prefetches the right operand from the second-level cache too slowly.
   constexpr std::int64_t kAheadRight = 16;
   const std::int64_t step = kByRows ? 1 : left_stride;
   TileSums<kRows, kVectors> sums;

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// Columns that transpose_four() makes rows of.
+// Columns that transpose_four() turns into rows.
 inline constexpr std::int64_t kTransposed = 4;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -26,7 +26,7 @@ HWY_INLINE void transpose_four(const float* from, std::int64_t /*from_stride*/, 
 
 #else
 
-// Four elements of every fourth row: block j of the vector is of row 4 j.
+// Four elements of every fourth row: block j of the vector holds row 4 j.
 using QuarterTag = hn::CappedTag<float, 4>;
 using HalvesTag = hn::CappedTag<float, 8>;
 HWY_INLINE hn::Vec<HalvesTag> load_two_rows(const float* from, std::int64_t stride) {
@@ -42,7 +42,7 @@ HWY_INLINE FloatVector load_every_fourth_row(const float* from, std::int64_t str
 #endif
 }
 
-// to[i][r] = from[r][i] for four i and as many r as a vector has lanes.
+// to[i][r] = from[r][i] for four i and a vector of r.
 HWY_INLINE void transpose_four(const float* from, std::int64_t from_stride, float* to,
                                std::int64_t to_stride) {
   const FloatTag d;
@@ -63,7 +63,7 @@ HWY_INLINE void transpose_four(const float* from, std::int64_t from_stride, floa
 
 #endif
 
-// to[i][r] = from[r][i] for `rows` (in vectors) and `columns` (in fours).
+// to[i][r] = from[r][i]; `rows` come in whole vectors, `columns` in fours.
 inline void transpose(const float* from, std::int64_t from_stride, std::int64_t rows,
                       std::int64_t columns, float* to, std::int64_t to_stride) {
   for (std::int64_t r = 0; r < rows; r += lane_count()) {

@@ -1,5 +1,5 @@
-// The vector forms of what base/ defines for one number: storage conversions, Philox, and exp; on
-// every target.
+// The vector forms of scalar functions of base/ (storage conversions, Philox, exp), on every
+// target.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -41,7 +41,7 @@ void expect_exact_conversions() {
     store(load(stored), loaded);
     for (std::int64_t i = 0; i < lanes; ++i) wrong += same(loaded[i], to_float(stored[i])) ? 0 : 1;
   }
-  // A stride that is odd reaches ties and every exponent.
+  // An odd stride reaches ties and every exponent.
   const std::uint32_t stride = 7919;
   for (std::uint64_t base = 0; base < (std::uint64_t{1} << 32); base += kMaxLanes * stride) {
     float value[kMaxLanes];
@@ -68,7 +68,7 @@ void conversions() {
 template <typename T>
 void expect_partial_vectors() {
   for (std::int64_t count = 1; count <= lane_count(); ++count) {
-    std::vector<T> from(static_cast<std::size_t>(count));  // no byte more: a sanitizer sees it
+    std::vector<T> from(static_cast<std::size_t>(count));  // exact: a sanitizer sees overruns
     for (std::size_t i = 0; i < from.size(); ++i)
       convert(&static_cast<const float&>(2.0F), &from[i], 1);
     float loaded[kMaxLanes];
@@ -137,7 +137,7 @@ HWY_EXPORT(exponentials);
 
 namespace {
 
-// Runs the test body on every target that was compiled and that this processor has.
+// Runs the test body on every compiled target that this processor has.
 class Vectors : public testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
@@ -146,8 +146,8 @@ class Vectors : public testing::TestWithParam<std::int64_t> {
 
 TEST_P(Vectors, ConvertAsScalarsDo) { HWY_DYNAMIC_DISPATCH(conversions)(); }
 TEST_P(Vectors, TouchOnlyTheirFirstLanes) { HWY_DYNAMIC_DISPATCH(partial_vectors)(); }
-TEST_P(Vectors, DropWhatPhiloxSays) { HWY_DYNAMIC_DISPATCH(dropout)(); }
-TEST_P(Vectors, ExponentiateTo1e7) { HWY_DYNAMIC_DISPATCH(exponentials)(); }
+TEST_P(Vectors, DropByPhilox) { HWY_DYNAMIC_DISPATCH(dropout)(); }
+TEST_P(Vectors, ComputeExpTo1e7) { HWY_DYNAMIC_DISPATCH(exponentials)(); }
 
 INSTANTIATE_TEST_SUITE_P(Targets, Vectors, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& instance) {

@@ -1,7 +1,7 @@
 #pragma once
-// How the reference sees tensors: whole operands as dense arrays of doubles (or of 64-bit
-// integers), whatever their type and strides. Every op reads its operands, computes, and writes its
-// results, so operands may alias freely.
+// How the reference sees tensors: whole operands as dense arrays of doubles (or 64-bit integers),
+// for any type and strides. Every op reads all operands, computes, then writes its results, so
+// operands may alias.
 
 #include <cstdint>
 #include <utility>
@@ -11,11 +11,11 @@
 
 namespace phalanx::ref {
 
-// One floating-point element of memory. Narrowing rounds to nearest even, through float.
+// One floating-point element of memory. Narrowing rounds to float, then to nearest even.
 double load(const std::byte* at, DType dtype);
 void store(std::byte* at, DType dtype, double value);
 
-// The value that storage of this type keeps; f64 keeps everything.
+// The value after storage in this type; f64 changes nothing.
 double round_to(DType dtype, double value);
 
 // Calls visit(address, index) for every element in row-major order.
@@ -55,7 +55,7 @@ struct Dense {
     return values[offset(index...)];
   }
 
-  // The row of the last dimension at the leading indices.
+  // The row of the last dimension at these leading indices.
   template <typename... Index>
   T* row(Index... index) {
     return values.data() + offset(index..., 0);
@@ -80,7 +80,7 @@ using Integers = Dense<std::int64_t>;
 // An absent tensor reads as an array without elements.
 Array read(const Tensor& tensor);
 Integers read_integers(const Tensor& tensor);
-// What a norm multiplies by; a zero-centred weight is kept less 1.
+// The factors of a norm; a zero-centred weight is stored minus 1.
 Array read_norm_weight(const Tensor& tensor, bool zero_centred);
 
 // Rounds to the tensor's type.
@@ -100,8 +100,8 @@ struct Coordinates {
         document(read_integers(rows.document)) {}
 };
 
-// What dropout multiplies an element by: 0, or float(1 / (1 - p)), or 1 where the probability is 0.
-// `outer` and `inner` are those of dropout_counter (base/philox.h).
+// The multiplier of dropout: 0, or float(1 / (1 - p)), or 1 if the probability is 0.
+// dropout_counter (base/philox.h) explains `outer` and `inner`.
 double dropout_multiplier(const Dropout& dropout, std::uint32_t site, std::int64_t sample,
                           std::int64_t outer, std::int64_t inner);
 

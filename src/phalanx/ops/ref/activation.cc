@@ -27,7 +27,7 @@ double value(ops::ActivationKind kind, double x) {
   return 0.0;
 }
 
-// Where there is none, at the ReLU's 0, it is 0.
+// The ReLU's derivative at 0 is 0.
 double derivative(ops::ActivationKind kind, double x) {
   switch (kind) {
     case ops::ActivationKind::kGeluTanh: {

@@ -92,7 +92,7 @@ void exponentiate(std::vector<double>& scores, double lse) {
   for (double& score : scores) score = score == -kInfinity ? 0.0 : std::exp(score - lse);
 }
 
-// out row += dropout(probabilities) value.
+// out row += dropout(probabilities) values.
 void weigh_values(const Inputs& in, const std::vector<double>& probabilities, std::int64_t i,
                   std::int64_t b, std::int64_t h, Array& out) {
   for (std::int64_t j = 0; j < in.keys(); ++j) {
@@ -116,8 +116,8 @@ void for_each_query(const Inputs& in, const Visit& visit) {
 struct Gradients {
   Array query, key, value, bias;
 
-  // Adds what query row (i, b, h) with these probabilities contributes; delta = sum over keys of
-  // dropout(probability) * (dout . value), which is sum(out * dout).
+  // Adds the contribution of query row (i, b, h) with these probabilities. delta = sum over keys of
+  // dropout(probability) * (dout . value) = sum(out * dout).
   void add_row(const Inputs& in, const std::vector<double>& probabilities, const double* dout,
                double delta, std::int64_t i, std::int64_t b, std::int64_t h) {
     const std::int64_t g = in.group(h);
@@ -136,13 +136,13 @@ struct Gradients {
   }
 };
 
-// The gradients before any row: dbias keeps what it has.
+// The gradients before any row; dbias starts from its present values.
 Gradients start_gradients(const Inputs& in, const Tensor& dbias) {
   return {Array(in.query.shape), Array(in.key.shape), Array(in.value.shape),
           dbias ? read(dbias) : Array(in.bias.shape)};
 }
 
-// Of the fused and of the unfused backward.
+// For the fused and the unfused backward.
 template <typename Op>
 void write_gradients(const Op& op, const Gradients& gradients) {
   write(op.dquery, gradients.query);
@@ -205,7 +205,7 @@ void execute(RefDevice& /*device*/, const ops::UnfusedAttentionForward& op,
   for_each_query(in, [&](std::int64_t i, std::int64_t b, std::int64_t h) {
     std::vector<double> row = in.scores(i, b, h);
     exponentiate(row, log_sum_exp(row));
-    // The output is that of the probabilities as stored.
+    // The output uses the stored, rounded probabilities.
     for (double& probability : row) probability = round_to(op.probabilities.dtype, probability);
     std::copy(row.begin(), row.end(), probabilities.row(b, h, i));
     weigh_values(in, row, i, b, h, out);

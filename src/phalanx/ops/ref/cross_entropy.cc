@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Whether a row counts, whose target must be a token then.
+// Whether a row counts; if so, its target must be a token.
 bool counts(const Array& mask, const Integers& targets, std::int64_t row, std::int64_t vocabulary) {
   if (!mask.values.empty() && mask(row) == 0.0) return false;
   const std::int64_t target = targets(row);
@@ -19,7 +19,7 @@ bool counts(const Array& mask, const Integers& targets, std::int64_t row, std::i
   return true;
 }
 
-// How many of `columns` columns from first_column on are tokens.
+// How many of the columns from first_column on are tokens.
 std::int64_t token_columns(std::int64_t first_column, std::int64_t columns,
                            std::int64_t vocabulary) {
   return std::clamp<std::int64_t>(vocabulary - first_column, 0, columns);
@@ -65,7 +65,7 @@ void execute(RefDevice& /*device*/, const ops::CrossEntropyStatistics& op,
     largest = -kInfinity;
     for (std::int64_t v = 0; v < tokens; ++v) largest = std::max(largest, logits(r, v));
     for (std::int64_t v = 0; v < tokens; ++v) {
-      // Without any logit the difference would have no value.
+      // -infinity - (-infinity) has no value.
       if (logits(r, v) != -kInfinity) statistics(1, r) += std::exp(logits(r, v) - largest);
     }
     const std::int64_t target = targets(r) - op.first_column;

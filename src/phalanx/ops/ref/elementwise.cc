@@ -10,7 +10,7 @@ void execute(RefDevice& /*device*/, const ops::Fill& op, const Tensor& /*scratch
 }
 
 void execute(RefDevice& /*device*/, const ops::Copy& op, const Tensor& /*scratch*/) {
-  // Integers go by themselves: not every 64-bit one is a double.
+  // Integers are copied as integers, because double cannot hold every 64-bit one.
   if (!is_floating(op.source.dtype) && !is_floating(op.destination.dtype)) {
     write_integers(op.destination, read_integers(op.source));
   } else {

@@ -4,7 +4,7 @@
 namespace phalanx::ref {
 namespace {
 
-// The row of a table of `rows` rows from first_row on, or -1 for an id outside.
+// The row of `id` in a table of `rows` rows from first_row on, or -1 for an id outside.
 std::int64_t table_row(std::int64_t id, std::int64_t first_row, std::int64_t rows) {
   return id >= first_row && id < first_row + rows ? id - first_row : -1;
 }

@@ -1,8 +1,7 @@
 #pragma once
 // The reference's implementation of every op, one source file per family with the family's name:
-// plain double precision on tensors of any floating type, slow and obvious. Tests compare other
-// backends with it, and with f64 tensors differentiate whole layers numerically. It takes no
-// scratch memory.
+// plain double precision on any floating-point type, slow and simple. Tests compare other backends
+// with it, and differentiate whole layers numerically on f64 tensors. Needs no scratch memory.
 
 #include "phalanx/ops/backend.h"
 

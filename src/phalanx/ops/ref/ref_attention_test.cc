@@ -1,5 +1,5 @@
-// What finite differences cannot test: which key a query sees, and which head reads which group.
-// Queries are 0, so all visible keys weigh the same, and the output is the mean of their values.
+// Finite differences cannot show which keys a query sees or which head reads which group. Queries
+// are 0, so all visible keys have equal weight and the output is the mean of their values.
 
 #include <gtest/gtest.h>
 
@@ -72,18 +72,18 @@ class RefAttention : public testing::Test {
   Operands operands_{memory_, DType::kF64, context_};
 };
 
-TEST_F(RefAttention, CausalGoesByPosition) {
+TEST_F(RefAttention, CausalMaskComparesPositions) {
   const auto keys = rows({4, 1, 3, 2}, {0, 0, 0, 0});
   expect_results(attend({.causal = true}, rows({2, 4, 0}, {0, 0, 0}), keys, {8, 4, 2, 1}),
                  {2.5, 3.75, 0}, {2, 4, 0});
 }
 
-TEST_F(RefAttention, FullSeesEveryKeyButPadding) {
+TEST_F(RefAttention, FullMaskSeesEveryKeyExceptPadding) {
   const auto keys = rows({0, 1, 2}, {0, -1, 5});
   expect_results(attend({}, rows({0, 1}, {0, -1}), keys, {8, 4, 2}), {5, 5}, {2, 2});
 }
 
-TEST_F(RefAttention, DocumentsSeeThemselvesAndPaddingSeesNothing) {
+TEST_F(RefAttention, QueriesSeeOnlyTheirDocument) {
   const auto both = rows({0, 1, 2, 3, 4}, {0, 0, 1, 1, -1});
   expect_results(attend({.documents = true}, both, both, {1, 2, 4, 8, 16}), {1.5, 1.5, 6, 6, 0},
                  {2, 2, 2, 2, 0});
@@ -96,7 +96,7 @@ TEST_F(RefAttention, NeighbouringHeadsShareAGroup) {
   expect_results(attend({}, one, one, {3, 7}, 4, 2), {3, 3, 7, 7}, {1, 1, 1, 1});
 }
 
-// Dropout of head h is that of site + h, by (query position, key position).
+// Dropout of head h uses site + h, query position and key position.
 TEST_F(RefAttention, DropoutFollowsTheCoordinates) {
   Dropout dropout = case_dropout(0.5);
   dropout.site += 3;  // the first head

@@ -1,5 +1,5 @@
 #pragma once
-// The reference as a backend, so that whole layers can be checked.
+// The reference as a backend, so that tests can run whole layers on it.
 
 #include <memory>
 

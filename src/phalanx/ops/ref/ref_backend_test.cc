@@ -1,4 +1,4 @@
-// Ops that no finite difference checks, against values worked out by hand.
+// Ops without a finite-difference test, against values computed by hand.
 
 #include "phalanx/ops/ref/ref_backend.h"
 
@@ -70,7 +70,7 @@ TEST_F(RefBackend, CrossEntropy) {
   expect_near(op.dlogits, {-2, 2, 0, 2, -2, 0});
 }
 
-// Two rows of the published normalisation, worked out in double elsewhere.
+// Two rows of the published normalisation; the values were computed in double elsewhere.
 TEST_F(RefBackend, RmsNorm) {
   const Shape shape{2, 4};
   const auto rows = [&](const std::vector<double>& values) {
@@ -78,23 +78,22 @@ TEST_F(RefBackend, RmsNorm) {
   };
   for (const bool zero_centred : {false, true}) {
     const double centre = zero_centred ? 1.0 : 0.0;
-    const RmsNormForward forward{
-        .y = operands_.output(shape),
-        .rstd = operands_.output(DType::kF64, {2}),
-        .x = rows({1, -2, 3, 0.5, 0.01, 0.02, -0.03, 0.04}),
-        .weight = full({1 - centre, 0.5 - centre, 2 - centre, -1 - centre}),
-        .zero_centred = zero_centred};
-    rms_norm_forward(context_, forward);
+    const NormForward forward{.y = operands_.output(shape),
+                              .rstd = operands_.output(DType::kF64, {2}),
+                              .x = rows({1, -2, 3, 0.5, 0.01, 0.02, -0.03, 0.04}),
+                              .weight = full({1 - centre, 0.5 - centre, 2 - centre, -1 - centre}),
+                              .zero_centred = zero_centred};
+    norm_forward(context_, forward);
     expect_near(forward.rstd, {0.529812199, 36.2738125}, 1e-7);
     expect_near(forward.y.slice(0, 0, 1), {0.529812199, -0.529812199, 3.1788732, -0.2649061}, 1e-8);
-    const RmsNormBackward backward{.dx = operands_.output(shape),
-                                   .dweight = operands_.output(DType::kF64, {4}),
-                                   .dy = rows({0.1, -0.2, 0.3, 0.4, 1, 0, -1, 2}),
-                                   .x = forward.x,
-                                   .rstd = forward.rstd,
-                                   .weight = forward.weight,
-                                   .zero_centred = zero_centred};
-    rms_norm_backward(context_, backward);
+    const NormBackward backward{.dx = operands_.output(shape),
+                                .dweight = operands_.output(DType::kF64, {4}),
+                                .dy = rows({0.1, -0.2, 0.3, 0.4, 1, 0, -1, 2}),
+                                .x = forward.x,
+                                .rstd = forward.rstd,
+                                .weight = forward.weight,
+                                .zero_centred = zero_centred};
+    norm_backward(context_, backward);
     expect_near(backward.dx.slice(0, 0, 1),
                 {-0.0176602083, 0.0883016366, 0.105963035, -0.247245594}, 1e-9);
     expect_near(backward.dx.slice(0, 1, 1), {37.46703, 2.38643503, -76.1272776, -67.7747549}, 1e-5);
@@ -283,8 +282,8 @@ TEST_F(RefBackend, AccumulatingOpsAdd) {
   expect_near(bias.dbias, {112});
 }
 
-// Rows 10, 11 and 12 of a larger table; ids 9 and 13 are not in this part.
-TEST_F(RefBackend, EmbeddingKnowsItsRows) {
+// Rows 10, 11 and 12 of a larger table; ids 9 and 13 lie outside this part.
+TEST_F(RefBackend, EmbeddingReadsOnlyItsRows) {
   const Tensor ids = operands_.values(DType::kI32, {5, 1}, std::vector<double>{12, 9, 10, 12, 13});
   const EmbeddingForward forward{
       .y = operands_.output({5, 1, 1}),
@@ -302,7 +301,7 @@ TEST_F(RefBackend, EmbeddingKnowsItsRows) {
   expect_near(gradient.dtable, {104, 100, 109});
 }
 
-// Two steps of two microbatches: slots come into use in order of occurrence, and are free after the
+// Two steps of two microbatches. Slots are taken in order of occurrence and are free after the
 // join.
 TEST_F(RefBackend, SparseEmbeddingGradientStartsAgainAfterTheJoin) {
   SparseEmbeddingGradient op{.slots = operands_.filled(DType::kI32, {3}, -1),
@@ -333,7 +332,7 @@ TEST_F(RefBackend, SparseEmbeddingGradientStartsAgainAfterTheJoin) {
   }
 }
 
-// The probability of 1/2 drops about half, and what is kept is exactly doubled; the mask of a row
+// Probability 1/2 drops about half of the elements and doubles the others. The mask of a row
 // depends on its coordinates alone.
 TEST_F(RefBackend, DropoutFollowsTheCoordinates) {
   const auto mask = [&](const RowCoordinates& rows, std::int64_t s, std::int64_t b) {

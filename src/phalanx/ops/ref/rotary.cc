@@ -5,7 +5,7 @@
 
 namespace phalanx::ref {
 
-// Angles in the table's precision: with f64 the whole is exact.
+// Computes angles in the table's precision, so f64 is exact.
 void execute(RefDevice& /*device*/, const ops::RotaryTable& op, const Tensor& /*scratch*/) {
   const DType precision = op.table.dtype;
   const std::vector<double> theta = ops::rotary_frequencies(op.rotary, precision);

@@ -1,6 +1,6 @@
 #pragma once
 // The rules by which schedules order the passes of every rank; each is stated in the file of its
-// family, and named in the table of kinds.cc. All of them give the passes alone, with the weight
+// family, and has a line in schedule_table.cc. All of them give the passes alone, with the weight
 // versions they read where weights are stale; ConfigError where the rule has no order for the
 // numbers that are asked for. Orders are not verified.
 

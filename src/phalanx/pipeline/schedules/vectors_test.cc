@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "phalanx/pipeline/schedules/test_support.h"
 #include "phalanx/pipeline/schedules/test_vectors.h"
 
@@ -23,9 +25,18 @@ std::string one_line(std::string_view text) {
 }
 
 TEST(ScheduleVectors, EveryList) {
-  for (const ListVector& vector : kListVectors) {
-    EXPECT_EQ(passes_of(schedule_of(vector.kind, 4, 8, vector.chunks)), one_line(vector.passes))
-        << vector.kind;
+  for (const ExpectedSchedule& expected : kExpectedSchedules) {
+    EXPECT_EQ(passes_of(schedule_of(expected.kind, 4, 8, expected.chunks)),
+              one_line(expected.passes))
+        << expected.kind;
+  }
+}
+
+TEST(ScheduleVectors, EveryKindHasAList) {
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    if (kind.update != UpdateRule::kFlush || kind.name == "auto") continue;
+    EXPECT_TRUE(std::ranges::count(kExpectedSchedules, kind.name, &ExpectedSchedule::kind) > 0)
+        << kind.name << " needs an entry in test_vectors.h";
   }
 }
 

@@ -1,4 +1,4 @@
-// What a tokenizer.json may not say, or says in vain.
+// Files of tokenizer.json that are refused, and settings without effect.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ void expect_errors(const std::vector<Case>& cases) {
   }
 }
 
-TEST(TokenizerJson, WhatIsNotSupportedIsNamed) {
+TEST(TokenizerJson, NamesUnsupportedSettings) {
   ASSERT_NO_THROW(load(with("")));
   expect_errors<ConfigError>({
       {with(R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": ""})"),
@@ -78,7 +78,7 @@ TEST(TokenizerJson, WhatIsNotSupportedIsNamed) {
   });
 }
 
-TEST(TokenizerJson, WhatIsWrongIsNamed) {
+TEST(TokenizerJson, NamesTheFault) {
   const auto vocab = [](std::string_view entries, std::string_view merges = "") {
     return with(
         "", fmt::format(R"({{"type": "BPE", "vocab": {{{}}}, "merges": [{}]}})", entries, merges));
@@ -141,7 +141,7 @@ TEST(TokenizerJson, WhatIsWrongIsNamed) {
   });
 }
 
-TEST(TokenizerJson, WhatIsNoJson) {
+TEST(TokenizerJson, InvalidJson) {
   const auto error = [](const std::string& json) {
     return message_of<DataError>([&] { load(json); });
   };
@@ -167,7 +167,7 @@ TEST(TokenizerJson, WhatIsNoJson) {
   EXPECT_LT(error(with("", merges)).size(), 400U);
 }
 
-TEST(TokenizerJson, DeepSequencesThatAreAllowed) {
+TEST(TokenizerJson, AcceptsDeepSequences) {
   std::string node = R"({"type": "NFC"})";
   for (int i = 0; i < 30; ++i) {
     node = fmt::format(R"({{"type": "Sequence", "normalizers": [{}]}})", node);

@@ -209,10 +209,7 @@ std::vector<std::int32_t> HuggingFaceTokenizer::encode_text(std::string_view tex
 }
 
 const std::string& HuggingFaceTokenizer::checked_piece(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    throw DataError("{}: token id {} is outside the vocabulary, 0 to {}", kName, id,
-                    vocab_size() - 1);
-  }
+  expect_known(id);
   return pieces_[static_cast<std::size_t>(id)];
 }
 

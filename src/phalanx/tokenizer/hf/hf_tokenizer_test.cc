@@ -108,7 +108,7 @@ HuggingFaceTokenizer llama(std::string_view stages) {
                                                  special("<s>", 1), special("</s>", 2), stages)));
 }
 
-TEST(HuggingFaceTokenizer, ByteFallbackAsOfTheLegacyLlama) {
+TEST(HuggingFaceTokenizer, ByteFallbackOfTheLegacyLlama) {
   const auto tokenizer = llama(R"("normalizer": {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"},
         {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
@@ -133,7 +133,7 @@ TEST(HuggingFaceTokenizer, ByteFallbackAsOfTheLegacyLlama) {
   EXPECT_EQ(tokenizer.decode(Ids{264, 198, 172}), "aé");
 }
 
-TEST(HuggingFaceTokenizer, ByteFallbackAsOfTheNewerLlama) {
+TEST(HuggingFaceTokenizer, ByteFallbackOfTheNewerLlama) {
   const auto tokenizer = llama(R"("pre_tokenizer": {"type": "Metaspace", "replacement": "▁",
       "prepend_scheme": "first", "split": false}, )");
   EXPECT_THAT(tokenizer.encode(" a"), ElementsAre(264));
@@ -169,10 +169,10 @@ TEST(HuggingFaceTokenizer, UnknownCharactersAndWholePieces) {
   }
 }
 
-TEST(HuggingFaceTokenizer, OfEqualMergesTheLastCounts) {
+TEST(HuggingFaceTokenizer, TheLastOfEqualMergesCounts) {
   const auto tokenizer =
       tokenizer_of(file_of(R"({"vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4},
-                  "merges": ["a b", "b c", "a b"]})"));  // without a type: the oldest files
+                  "merges": ["a b", "b c", "a b"]})"));  // no type, as in the oldest files
   EXPECT_THAT(tokenizer.encode("abc"), ElementsAre(0, 4));
 }
 
@@ -190,7 +190,7 @@ TEST(HuggingFaceTokenizer, Unigram) {
   EXPECT_EQ(tokenizer.decode(Ids{5, 1, 3}), "a b");
   const auto tie =
       tokenizer_of(file_of(R"({"type": "Unigram", "vocab": [["a", -1], ["aa", -2]]})"));
-  EXPECT_THAT(tie.encode("aaa"), ElementsAre(0, 1));  // of equal sums the piece that begins first
+  EXPECT_THAT(tie.encode("aaa"), ElementsAre(0, 1));  // the piece that starts first wins a tie
   const auto strict = tokenizer_of(file_of(R"({"type": "Unigram", "vocab": [["a", -1]]})"));
   EXPECT_THAT(strict.encode("aa"), ElementsAre(0, 0));
   EXPECT_THAT(message_of<DataError>([&] { strict.encode("ab"); }), HasSubstr("no unk_id"));
@@ -232,7 +232,7 @@ TEST(HuggingFaceTokenizer, ByteLevelTakesAnyBytes) {
   }
 }
 
-TEST(HuggingFaceTokenizer, HolesAreEmptyPieces) {
+TEST(HuggingFaceTokenizer, UnusedIdsAreEmptyPieces) {
   const auto tokenizer =
       tokenizer_of(file_of(R"({"type": "BPE", "vocab": {"a": 0, "b": 3}, "merges": []})",
                            fmt::format(R"("added_tokens": [{}], )", special("<s>", 9))));
@@ -250,7 +250,7 @@ TEST(HuggingFaceTokenizer, HolesAreEmptyPieces) {
 constexpr std::string_view kSmallModel =
     R"({"type": "BPE", "vocab": {"a": 0, "<s>": 1, "</s>": 2, "<pad>": 3}, "merges": []})";
 
-TEST(HuggingFaceTokenizer, SpecialTokensOfTheFilesBeside) {
+TEST(HuggingFaceTokenizer, ReadsSpecialTokensOfNeighbouringFiles) {
   const TemporaryDirectory directory;
   const auto file = directory.write("tokenizer.json", file_of(kSmallModel));
   const auto path = file.parent_path();
@@ -290,7 +290,7 @@ TEST(HuggingFaceTokenizer, SpecialTokensOfTheFilesBeside) {
               HasSubstr("config.json: $.eos_token_id"));
 }
 
-TEST(HuggingFaceTokenizer, ByTheRegistry) {
+TEST(HuggingFaceTokenizer, IsMadeByTheRegistry) {
   const TemporaryDirectory directory;
   const auto file = directory.write("mine.json", file_of(kSmallModel));
   directory.write("tokenizer_config.json", R"({"eos_token": "</s>"})");

@@ -1,5 +1,4 @@
-// Every stage of a tokenizer.json, as Hugging Face's own library has it: the vectors are of
-// tokenizers 0.23.
+// Every stage of a tokenizer.json against vectors of Hugging Face's tokenizers 0.23.
 
 #include <gtest/gtest.h>
 
@@ -7,15 +6,16 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/tokenizer/hf/hf_tokenizer.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-TEST(HuggingFaceTokenizer, IdsAndTextsOfTheLibrary) {
+TEST(HuggingFaceTokenizer, AgreesWithTheLibrary) {
   const auto cases =
-      nlohmann::json::parse(read_file(PHALANX_SOURCE_DIR "/tests/golden/hf_tokenizers.json"));
+      nlohmann::json::parse(read_file(source_path("tests/golden/hf_tokenizers.json")));
   ASSERT_EQ(cases.size(), 11U);
   for (const auto& one : cases) {
     const std::string name = one["name"];

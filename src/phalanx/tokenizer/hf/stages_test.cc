@@ -1,4 +1,4 @@
-// The stages of a tokenizer.json by themselves.
+// Each stage of a tokenizer.json alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(PreTokenizers, Metaspace) {
       ElementsAre("a", "_b"));
 }
 
-TEST(PreTokenizers, BytesAreSymbolsOnlyWhereSomethingFollows) {
+TEST(PreTokenizers, BytesAreSymbolsOnlyIfAStageFollows) {
   const std::string last = R"({"type": "ByteLevel", "add_prefix_space": true})";
   EXPECT_THAT(pieces_of(last, "a é"), ElementsAre(" a", " é"));
   EXPECT_THAT(pieces_of(R"({"type": "Sequence", "pretokenizers": [)" + last +
@@ -145,8 +145,8 @@ TEST(AddedTokens, LeftmostThenLongest) {
   EXPECT_THAT(found("a \n\n b\n"), ElementsAre("a", "8", "b", "8"));
 }
 
-// A line that is swallowed again and again must not be read again and again.
-TEST(AddedTokens, MuchWhiteSpaceIsReadOnce) {
+// Each line of white space must be read once, or the time grows quadratically.
+TEST(AddedTokens, ReadsWhiteSpaceOnce) {
   AddedTokenMatcher matcher;
   matcher.add({.id = 1, .content = "\n", .lstrip = true, .rstrip = true}, "\n");
   EXPECT_EQ(matcher.sections(std::string(1'000'000, '\n'), true).size(), 1U);

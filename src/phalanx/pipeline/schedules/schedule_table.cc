@@ -63,6 +63,7 @@ constexpr std::string_view kTwoCopies = "the model is there twice, in either dir
 constexpr std::string_view kStale =
     "weights are stale, and copies of the tables that both share would be of different versions";
 constexpr std::string_view kSearched = "it is searched for stages that are all alike";
+constexpr bool kTakesGroupSize = true;
 
 constexpr ScheduleKind kKinds[] = {
     {"naive", "one microbatch at a time", UpdateRule::kFlush, contiguous, naive_passes},
@@ -73,7 +74,7 @@ constexpr ScheduleKind kKinds[] = {
     {"eager-1f1b", "1f1b with forward passes further ahead, which hides messages",
      UpdateRule::kFlush, contiguous, eager_passes},
     {"interleaved", "1f1b with several chunks on every rank: a smaller bubble, more messages",
-     UpdateRule::kFlush, looped, interleaved_passes, kManyChunks},
+     UpdateRule::kFlush, looped, interleaved_passes, kManyChunks, kTakesGroupSize},
     {"looped-bfs", "several chunks, all microbatches through each: few uses of the weights",
      UpdateRule::kFlush, looped, looped_bfs_passes, kManyChunks},
     {"zb-h1", "1f1b whose weight gradients fill the bubble, each rank with p microbatches",
@@ -83,7 +84,7 @@ constexpr ScheduleKind kKinds[] = {
     {"zb-v", "the same with p microbatches on each rank, two chunks in a V", UpdateRule::kFlush,
      v_shaped, zero_bubble_v_passes, kManyChunks},
     {"zb-interleaved", "interleaved whose weight gradients fill the bubble", UpdateRule::kFlush,
-     looped, interleaved_zero_bubble_passes, kManyChunks},
+     looped, interleaved_zero_bubble_passes, kManyChunks, kTakesGroupSize},
     {"hanayo", "waves down and up the ranks, which turn without a message", UpdateRule::kFlush,
      waves, hanayo_passes, kManyChunks},
     {"dualpipe", "two directions, each hiding the other's messages; two copies of the model",

@@ -6,59 +6,64 @@
 namespace phalanx::ref {
 namespace {
 
-Array normalise(const Array& x, const Array& mean, const Array& rstd, const Array& weight,
-                const Array& bias) {
+// Of every row; RMS norms have no means, and 0 stands for them.
+Array means_of(const Tensor& mean, std::int64_t rows) { return mean ? read(mean) : Array({rows}); }
+
+template <typename Op>
+void write_normalised(const Op& op, const Array& x, const Array& mean, const Array& rstd) {
+  const Array weight = read_norm_weight(op.weight, op.zero_centred);
+  const Array bias = read(op.bias);
   Array y(x.shape);
   for (std::int64_t r = 0; r < x.shape[0]; ++r) {
     for (std::int64_t i = 0; i < x.shape[1]; ++i) {
-      y(r, i) = (x(r, i) - mean(r)) * rstd(r) * weight(i) + bias(i);
+      y(r, i) = (x(r, i) - mean(r)) * rstd(r) * weight(i);
+      if (op.mean) y(r, i) += bias(i);
     }
   }
-  return y;
+  write(op.y, y);
 }
 
 }  // namespace
 
-void execute(RefDevice& /*device*/, const ops::LayerNormForward& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& /*device*/, const ops::NormForward& op, const Tensor& /*scratch*/) {
   const Array x = read(op.x);
   const auto columns = static_cast<double>(x.shape[1]);
-  Array mean(op.mean.shape);
+  Array mean(op.rstd.shape);
   Array rstd(op.rstd.shape);
   for (std::int64_t r = 0; r < x.shape[0]; ++r) {
-    double sum = 0.0;
-    for (std::int64_t i = 0; i < x.shape[1]; ++i) sum += x(r, i);
-    const double average = sum / columns;
+    double average = 0.0;
+    if (op.mean) {
+      for (std::int64_t i = 0; i < x.shape[1]; ++i) average += x(r, i);
+      average /= columns;
+    }
     double squares = 0.0;
     for (std::int64_t i = 0; i < x.shape[1]; ++i) {
       squares += (x(r, i) - average) * (x(r, i) - average);
     }
-    // The output is that of the statistics as stored, for LayerNormApply computes it again from
-    // them.
-    mean(r) = round_to(op.mean.dtype, average);
+    // The output uses the stored, rounded statistics, because NormApply does.
+    mean(r) = round_to(op.rstd.dtype, average);
     rstd(r) = round_to(op.rstd.dtype, 1.0 / std::sqrt(squares / columns + op.epsilon));
   }
-  write(op.y,
-        normalise(x, mean, rstd, read_norm_weight(op.weight, op.zero_centred), read(op.bias)));
-  write(op.mean, mean);
+  write_normalised(op, x, mean, rstd);
+  if (op.mean) write(op.mean, mean);
   write(op.rstd, rstd);
 }
 
-void execute(RefDevice& /*device*/, const ops::LayerNormApply& op, const Tensor& /*scratch*/) {
-  write(op.y, normalise(read(op.x), read(op.mean), read(op.rstd),
-                        read_norm_weight(op.weight, op.zero_centred), read(op.bias)));
+void execute(RefDevice& /*device*/, const ops::NormApply& op, const Tensor& /*scratch*/) {
+  write_normalised(op, read(op.x), means_of(op.mean, op.x.shape[0]), read(op.rstd));
 }
 
-void execute(RefDevice& /*device*/, const ops::LayerNormBackward& op, const Tensor& /*scratch*/) {
+void execute(RefDevice& /*device*/, const ops::NormBackward& op, const Tensor& /*scratch*/) {
   const Array dy = read(op.dy);
   const Array x = read(op.x);
-  const Array mean = read(op.mean);
+  const Array mean = means_of(op.mean, x.shape[0]);
   const Array rstd = read(op.rstd);
   const Array weight = read_norm_weight(op.weight, op.zero_centred);
   const Array residual = read(op.residual);
   const std::int64_t columns = x.shape[1];
   Array dx(x.shape);
-  Array dweight(op.dweight.shape);
-  Array dbias(op.dbias.shape);
+  Array dweight({columns});
+  Array dbias({columns});
   for (std::int64_t r = 0; r < x.shape[0]; ++r) {
     const auto normalised = [&](std::int64_t i) { return (x(r, i) - mean(r)) * rstd(r); };
     double sum = 0.0;             // of the gradient of the normalised row
@@ -66,7 +71,7 @@ void execute(RefDevice& /*device*/, const ops::LayerNormBackward& op, const Tens
     for (std::int64_t i = 0; i < columns; ++i) {
       dweight(i) += dy(r, i) * normalised(i);
       dbias(i) += dy(r, i);
-      sum += dy(r, i) * weight(i);
+      if (op.mean) sum += dy(r, i) * weight(i);
       sum_normalised += dy(r, i) * weight(i) * normalised(i);
     }
     for (std::int64_t i = 0; i < columns; ++i) {
@@ -78,7 +83,7 @@ void execute(RefDevice& /*device*/, const ops::LayerNormBackward& op, const Tens
   }
   write(op.dx, dx);
   write(op.dweight, dweight);
-  write(op.dbias, dbias);
+  if (op.mean) write(op.dbias, dbias);
 }
 
 }  // namespace phalanx::ref

@@ -1,4 +1,4 @@
-#include "phalanx/optim/weight_rule.h"
+#include "phalanx/optim/optimizer_rule.h"
 
 #include <array>
 
@@ -46,11 +46,11 @@ std::span<const std::string_view> names_of(const SgdRule& rule) {
 
 }  // namespace
 
-std::span<const std::string_view> state_names(const WeightRule& rule) {
+std::span<const std::string_view> state_names(const OptimizerRule& rule) {
   return std::visit([](const auto& one) { return names_of(one); }, rule);
 }
 
-void update_weights(Context& context, const WeightRule& rule, const WeightUpdate& update) {
+void update_weights(Context& context, const OptimizerRule& rule, const WeightUpdate& update) {
   PHALANX_CHECK(update.states.size() == state_names(rule).size(), "{} states for {}",
                 update.states.size(), state_names(rule).size());
   std::visit([&](const auto& one) { apply(context, one, update); }, rule);

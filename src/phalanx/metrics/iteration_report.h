@@ -1,0 +1,50 @@
+#pragma once
+// What a run reports of a training iteration: the fields of the log, of metrics.jsonl and of
+// TensorBoard. train/run_log.cc fills them in.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "phalanx/base/named_loss.h"
+
+namespace phalanx {
+
+// One of Megatron's timers: seconds on every rank, the mean of iterations; 0 where it never ran.
+struct TimerRow {
+  std::string name;  // "forward-compute"
+  std::vector<double> seconds;
+};
+
+// A training iteration that is done. Learning rate and loss scale are those after it.
+struct IterationReport {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t global_batch_size = 0;
+  std::int64_t tokens = 0;
+  double model_flops = 0;     // without recomputation, as performance tables count
+  double hardware_flops = 0;  // that all ranks compute, recomputation included
+  std::vector<NamedLoss> losses;
+  double learning_rate = 0;
+  std::optional<double> decoupled_learning_rate;  // of the input and the output layer
+  double loss_scale = 1;
+  double grad_norm = 0;  // before clipping; NaN where none was computed
+  std::optional<double> zeros_in_gradients;
+  std::optional<double> parameters_norm;
+  std::int64_t skipped_samples = 0;  // consumed samples of iterations that were left out
+  bool skipped = false;              // nothing was updated
+  double seconds = 0;                // without evaluation and checkpoints
+  // Parts of `seconds` on the first rank: reading data, and waiting for messages of any group.
+  double data_seconds = 0;
+  double message_seconds = 0;
+  std::optional<double> file_seconds = {};  // waiting for files, if states are in files
+  double saving_seconds = 0;                // since the last iteration; not part of `seconds`
+  // At --log-interval with --timing-log-level 1 or 2: since the last log line.
+  std::vector<TimerRow> times;
+  std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank
+  std::int64_t rss_bytes = 0;   // the process's peak of resident memory
+  bool is_logged = false;       // at --log-interval: lines are printed
+};
+
+}  // namespace phalanx

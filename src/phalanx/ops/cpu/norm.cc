@@ -1,0 +1,332 @@
+// Layer norms and, without kMean, root-mean-square norms. T is the storage type, Stream that of
+// what is normalised. Rows are independent and stay in the first-level cache between the passes
+// over them; sums over rows go through partial sums per block of rows.
+
+// clang-format off
+#include "phalanx/ops/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/norm.cc"
+#include "hwy/foreach_target.h"
+// clang-format on
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <type_traits>
+
+#include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/storage-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+
+// What a normalised row is multiplied by. Adding -0 leaves every number as it is.
+template <typename T>
+struct NormWeight {
+  const T* data;
+  float offset;
+
+  NormWeight(const Tensor& weight, bool zero_centred)
+      : data(dense<T>(weight)), offset(zero_centred ? 1.0F : -0.0F) {}
+
+  template <typename Lanes>
+  HWY_INLINE FloatVector load(Lanes lanes, std::int64_t i) const {
+    return hn::Add(lanes.load(data + i), hn::Set(FloatTag(), offset));
+  }
+};
+
+// dx = gradient, or round(gradient) + residual.
+template <typename Stream, typename Lanes>
+HWY_INLINE void store_gradient(Lanes lanes, FloatVector gradient, const Stream* residual,
+                               Stream* dx, std::int64_t i) {
+  if (residual == nullptr) {
+    lanes.store(gradient, dx + i);
+  } else {
+    lanes.store(hn::Add(round_to<Stream>(gradient), lanes.load(residual + i)), dx + i);
+  }
+}
+
+// Sums within a row that are few enough for several rows in registers.
+using RowTerms = Sums<float, 16>;
+
+// Rows whose sums fit in registers; they are added to the column sums one after the other.
+inline constexpr int kRowsTogether = kMaxLanes >= 16 ? 4 : 2;
+
+// Column sums over all rows from those of every block of rows, which lie one behind the other in
+// `partial`; they are added in the order of the blocks.
+template <std::size_t kSums>
+HWY_INLINE void join_blocks(const CpuDevice& device, const float* partial, std::int64_t blocks,
+                            std::int64_t columns, const std::array<float*, kSums>& sums) {
+  const Blocks groups = column_blocks(columns);
+  parallel_for(device.threads, groups.count(), [&](std::int64_t group) HWY_ATTR {
+    for_vectors(groups.begin(group), groups.end(group), [&](std::int64_t i, auto lanes) HWY_ATTR {
+      for (std::size_t k = 0; k < kSums; ++k) {
+        const float* from = partial + static_cast<std::int64_t>(k) * columns + i;
+        auto sum = hn::Zero(FloatTag());
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          sum = hn::Add(sum, lanes.load(from));
+          from += static_cast<std::int64_t>(kSums) * columns;
+        }
+        lanes.store(sum, sums[k] + i);
+      }
+    });
+  });
+}
+
+template <typename T>
+HWY_INLINE float row_sum(const T* x, std::int64_t columns) {
+  FloatSums sums;
+  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+    auto& sum = sums.at<decltype(k)::value>();
+    sum = hn::Add(sum, lanes.load(x + i));
+  });
+  return sums.total();
+}
+
+// Elements of a row less its mean; beyond the row they are minus the mean.
+template <bool kMean, typename Lanes, typename Stream>
+HWY_INLINE FloatVector centred(Lanes lanes, const Stream* x, float mean) {
+  if constexpr (kMean) {
+    return hn::Sub(lanes.load(x), hn::Set(FloatTag(), mean));
+  } else {
+    return lanes.load(x);
+  }
+}
+
+template <bool kMean, typename T>
+HWY_INLINE float row_squares(const T* x, float mean, std::int64_t columns) {
+  FloatSums sums;
+  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
+    auto& sum = sums.at<decltype(k)::value>();
+    auto value = centred<kMean>(lanes, x + i, mean);
+    if constexpr (kMean) value = lanes.valid(value);
+    sum = hn::MulAdd(value, value, sum);
+  });
+  return sums.total();
+}
+
+// The operands of NormForward and NormApply, which compute y by one expression: their results are
+// equal to the bit.
+template <bool kMean, typename T, typename Stream>
+struct ForwardOperands {
+  std::int64_t columns;
+  Rows<Stream> x;
+  Rows<T> y;
+  NormWeight<T> weight;
+  const T* bias;
+  float* mean;
+  float* rstd;
+
+  template <typename Op>
+  explicit ForwardOperands(const Op& op)
+      : columns(op.x.shape[1]),
+        x(rows_of<Stream>(op.x)),
+        y(rows_of<T>(op.y)),
+        weight(op.weight, op.zero_centred),
+        bias(dense<T>(op.bias)),
+        mean(dense<float>(op.mean)),
+        rstd(dense<float>(op.rstd)) {}
+
+  HWY_INLINE float mean_of(std::int64_t r) const { return kMean ? mean[r] : 0.0F; }
+
+  HWY_INLINE void normalise(std::int64_t r) const {
+    const Stream* from = x[r];
+    T* to = y[r];
+    const float row_mean = mean_of(r);
+    const auto rstds = hn::Set(FloatTag(), rstd[r]);
+    const NormWeight<T> scale = weight;
+    const T* shift = bias;
+    for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+      const auto normalised = hn::Mul(centred<kMean>(lanes, from + i, row_mean), rstds);
+      if constexpr (kMean) {
+        lanes.store(hn::MulAdd(normalised, scale.load(lanes, i), lanes.load(shift + i)), to + i);
+      } else {
+        lanes.store(hn::Mul(normalised, scale.load(lanes, i)), to + i);
+      }
+    });
+  }
+};
+
+template <bool kMean, typename T, typename Stream>
+void forward(const CpuDevice& device, const ops::NormForward& op) {
+  const ForwardOperands<kMean, T, Stream> in(op);
+  const auto count = static_cast<float>(in.columns);
+  const Blocks blocks = row_blocks(op.x.shape[0], in.columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      if constexpr (kMean) in.mean[r] = row_sum(in.x[r], in.columns) / count;
+      const double variance = row_squares<kMean>(in.x[r], in.mean_of(r), in.columns) / count;
+      in.rstd[r] = static_cast<float>(1.0 / std::sqrt(variance + op.epsilon));
+      in.normalise(r);
+    }
+  });
+}
+
+template <bool kMean, typename T, typename Stream>
+void apply(const CpuDevice& device, const ops::NormApply& op) {
+  const ForwardOperands<kMean, T, Stream> in(op);
+  const Blocks blocks = row_blocks(op.x.shape[0], in.columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) in.normalise(r);
+  });
+}
+
+template <bool kMean, typename T, typename Stream>
+struct BackwardOperands {
+  std::int64_t columns;
+  Rows<T> dy;
+  Rows<Stream> dx, x, residual;
+  NormWeight<T> weight;
+  const float* mean;
+  const float* rstd;
+
+  explicit BackwardOperands(const ops::NormBackward& op)
+      : columns(op.x.shape[1]),
+        dy(rows_of<T>(op.dy)),
+        dx(rows_of<Stream>(op.dx)),
+        x(rows_of<Stream>(op.x)),
+        residual(rows_of<Stream>(op.residual)),
+        weight(op.weight, op.zero_centred),
+        mean(dense<float>(op.mean)),
+        rstd(dense<float>(op.rstd)) {}
+};
+
+// With g = dy weight and n the normalised row: the sums of g (for layer norms) and of g n.
+struct RowSums {
+  RowTerms gradient, product;
+
+  HWY_INLINE RowSums() : gradient(), product() {}
+};
+
+// dx of one row from its sums: rstd (g - mean(g) - n mean(g n)), without mean(g) in RMS norms.
+template <bool kMean, typename T, typename Stream>
+HWY_INLINE void backward_row(const BackwardOperands<kMean, T, Stream>& in, std::int64_t r,
+                             const RowSums& sums) {
+  const FloatTag d;
+  const float mean = kMean ? in.mean[r] : 0.0F;
+  const auto rstd = hn::Set(d, in.rstd[r]);
+  const float inverse_count = 1.0F / static_cast<float>(in.columns);
+  const auto mean_product = hn::Set(d, sums.product.total() * inverse_count);
+  const auto mean_gradient = hn::Set(d, kMean ? sums.gradient.total() * inverse_count : 0.0F);
+  const Stream* x = in.x[r];
+  const T* dy = in.dy[r];
+  const Stream* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
+  Stream* dx = in.dx[r];
+  for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+    const auto normalised = hn::Mul(centred<kMean>(lanes, x + i, mean), rstd);
+    // As in the sums: with a single column nothing must remain.
+    auto scaled = hn::Mul(lanes.load(dy + i), in.weight.load(lanes, i));
+    if constexpr (kMean) scaled = hn::Sub(scaled, mean_gradient);
+    const auto gradient = hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, scaled));
+    store_gradient(lanes, gradient, residual, dx, i);
+  });
+}
+
+// kRows rows from r on: one pass for the sums of every row and of every column (added to dweight
+// and to dbias, which lies behind it), then dx.
+template <int kRows, bool kMean, typename T, typename Stream>
+HWY_INLINE void backward_rows(const BackwardOperands<kMean, T, Stream>& in, std::int64_t r,
+                              float* dweight) {
+  const FloatTag d;
+  float* dbias = dweight + in.columns;
+  RowSums sums[kRows];
+  for_terms<RowTerms>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
+    constexpr int kPart = decltype(part)::value;
+    const auto weight = in.weight.load(lanes, i);
+    auto weight_sum = lanes.load(dweight + i);
+    auto bias_sum = hn::Zero(d);
+    if constexpr (kMean) bias_sum = lanes.load(dbias + i);
+    HWY_UNROLL(4)
+    for (int k = 0; k < kRows; ++k) {
+      const float mean = kMean ? in.mean[r + k] : 0.0F;
+      const auto normalised =
+          hn::Mul(centred<kMean>(lanes, in.x[r + k] + i, mean), hn::Set(d, in.rstd[r + k]));
+      const auto dy = lanes.load(in.dy[r + k] + i);  // zero beyond the row, and so are the products
+      const auto gradient = hn::Mul(dy, weight);
+      weight_sum = hn::MulAdd(dy, normalised, weight_sum);
+      auto& product_sum = sums[k].product.template at<kPart>();
+      product_sum = hn::MulAdd(gradient, normalised, product_sum);
+      if constexpr (kMean) {
+        bias_sum = hn::Add(bias_sum, dy);
+        auto& gradient_sum = sums[k].gradient.template at<kPart>();
+        gradient_sum = hn::Add(gradient_sum, gradient);
+      }
+    }
+    lanes.store(weight_sum, dweight + i);
+    if constexpr (kMean) lanes.store(bias_sum, dbias + i);
+  });
+  for (int k = 0; k < kRows; ++k) backward_row(in, r + k, sums[k]);
+}
+
+template <bool kMean, typename T, typename Stream>
+void backward(const CpuDevice& device, const ops::NormBackward& op, float* partial) {
+  constexpr std::size_t kSums = kMean ? 2 : 1;  // of a block: dweight, dbias
+  const BackwardOperands<kMean, T, Stream> in(op);
+  const Blocks blocks = partial_sum_blocks(op.x.shape[0]);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    const std::int64_t count = static_cast<std::int64_t>(kSums) * in.columns;
+    float* dweight = partial + block * count;
+    std::fill(dweight, dweight + count, 0.0F);
+    std::int64_t r = blocks.begin(block);
+    for (; r + kRowsTogether <= blocks.end(block); r += kRowsTogether) {
+      backward_rows<kRowsTogether>(in, r, dweight);
+    }
+    for (; r < blocks.end(block); ++r) backward_rows<1>(in, r, dweight);
+  });
+  std::array<float*, kSums> sums = {dense<float>(op.dweight)};
+  if constexpr (kMean) sums[1] = dense<float>(op.dbias);
+  join_blocks<kSums>(device, partial, blocks.count(), in.columns, sums);
+}
+
+// Calls kernel(has a mean, storage type, stream type).
+template <typename Op, typename Kernel>
+HWY_INLINE void with_norm(const Op& op, const Tensor& y, const Kernel& kernel) {
+  with_stream(y.dtype, op.x.dtype, [&](auto type, auto stream) HWY_ATTR {
+    if (op.mean) {
+      kernel(std::true_type(), type, stream);
+    } else {
+      kernel(std::false_type(), type, stream);
+    }
+  });
+}
+
+void norm_forward(const CpuDevice& device, const ops::NormForward& op) {
+  with_norm(op, op.y, [&](auto mean, auto type, auto stream) HWY_ATTR {
+    forward<mean(), decltype(type), decltype(stream)>(device, op);
+  });
+}
+void norm_apply(const CpuDevice& device, const ops::NormApply& op) {
+  with_norm(op, op.y, [&](auto mean, auto type, auto stream) HWY_ATTR {
+    apply<mean(), decltype(type), decltype(stream)>(device, op);
+  });
+}
+void norm_backward(const CpuDevice& device, const ops::NormBackward& op, float* partial) {
+  with_norm(op, op.dy, [&](auto mean, auto type, auto stream) HWY_ATTR {
+    backward<mean(), decltype(type), decltype(stream)>(device, op, partial);
+  });
+}
+
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+
+PHALANX_KERNEL(NormForward, norm_forward)
+PHALANX_KERNEL(NormApply, norm_apply)
+HWY_EXPORT(norm_backward);
+
+std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::NormBackward& op) {
+  const std::int64_t sums = op.mean ? 2 : 1;
+  return partial_sum_blocks(op.x.shape[0]).count() * sums * op.x.shape[1] * size_of(DType::kF32);
+}
+
+void execute(CpuDevice& device, const ops::NormBackward& op, const Tensor& scratch) {
+  HWY_DYNAMIC_DISPATCH(norm_backward)(device, op, reinterpret_cast<float*>(scratch.data()));
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE
