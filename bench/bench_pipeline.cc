@@ -41,18 +41,15 @@ class SleepingUnit final : public nn::Unit {
     if (!is_first) inputs_ = {{"stream", DType::kF32, width}};
     if (!is_last) outputs_ = {{"stream", DType::kF32, width}};
   }
-  void forward(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-               std::span<const Tensor> /*outputs*/, const nn::Saved& /*saved*/) const override {
+  void forward(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*outputs*/,
+               const nn::Saved& /*saved*/) const override {
     sleep();
   }
-  void backward_input(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const nn::Saved& /*saved*/) const override {
+  void backward_input(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const nn::Saved& /*saved*/) const override {
     sleep();
   }
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                       const nn::Saved& /*saved*/,
+  void backward_weight(nn::Pass& /*pass*/, Tensors /*inputs*/, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {
     sleep();
   }

@@ -4,7 +4,8 @@
 # A source's private names are those in an unnamed namespace, and its macros. Two sources of a group have none in common.
 # -v rename=1: or one of them gets another name: behind the line stand the private names that the source has to change. And
 # no source uses a word that is a private name of another, which would hide what the first means by it without a message.
-# Remembers the words of a header that the source includes.
+
+# Reads the words of a header that the source includes.
 function read_header(include,  header, line, found, i) {
   split(include, found, "\"")
   header = found[2]
@@ -83,7 +84,8 @@ function add_to(group,  name, key, parts) {
       if (rename && line ~ /"/) read_header(line)
       continue
     }
-    # A member's name, or one of another namespace, is no private name, and must stay where it is spelled like one.
+    # A word after `.`, `->` or `::` belongs to a member or another namespace. A private name spelled like one must not
+    # change.
     for (rest = line; match(rest, /(\.|->|::)[A-Za-z0-9_]+/); rest = substr(rest, RSTART + RLENGTH)) {
       name = substr(rest, RSTART, RLENGTH)
       sub(/^[^A-Za-z0-9_]+/, "", name)
@@ -111,7 +113,7 @@ function add_to(group,  name, key, parts) {
   }
   close(path)
   delete words[""]
-  # What has the same name in a header may be meant as well: overloads.
+  # A private name that a header also has may be an overload, so it keeps its name.
   for (header in headers) for (name in names) if ((header, name) in header_words) fixed[path, name]
   kind = path ~ /^tests\//
   for (group = 0; size[group]; ++group) {

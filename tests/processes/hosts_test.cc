@@ -36,7 +36,7 @@ class AcrossHosts : public ProcessesTest {
     }
     return launchers;
   }
-  // The same without an end in sight, when it trains.
+  // Starts an endless run and waits until it trains.
   std::vector<ChildProcess> train_on(const Hosts& hosts, int count,
                                      const std::string& flags = "") const {
     std::vector<ChildProcess> launchers =
@@ -48,14 +48,14 @@ class AcrossHosts : public ProcessesTest {
     for (ChildProcess& launcher : launchers) expect_end(launcher, status);
     expect_clean("run");
   }
-  // It goes on from here.
+  // Waits for iterations after `before`.
   void expect_iterations(const std::vector<ChildProcess>& launchers, int before) const {
     EXPECT_TRUE(eventually(kLimit, [&] { return iterations("run") > before; }))
         << launchers[0].err() << launchers[1].err();
   }
-  // What threads come to, too.
-  void expect_threads_results(const Hosts& hosts, int count, const std::string& flags,
-                              const std::string& address) const {
+  // The run has the results of the same run on threads.
+  void expect_results_of_threads(const Hosts& hosts, int count, const std::string& flags,
+                                 const std::string& address) const {
     ASSERT_EQ(run(fmt::format("pretrain gpt {} --nproc {} --save threads --save-interval 100",
                               flags, count))
                   .status,
@@ -90,11 +90,11 @@ class AcrossHosts : public ProcessesTest {
 };
 
 TEST_F(AcrossHosts, TwoTrainAsThreadsDo) {
-  expect_threads_results(Hosts(2), 2, model(), Hosts::address(0));
+  expect_results_of_threads(Hosts(2), 2, model(), Hosts::address(0));
 }
 
 TEST_F(AcrossHosts, ThreeTrainByIPv6) {
-  expect_threads_results(Hosts(3), 3, model() + "--global-batch-size 6 ", Hosts::address6(0));
+  expect_results_of_threads(Hosts(3), 3, model() + "--global-batch-size 6 ", Hosts::address6(0));
 }
 
 // Ranks of one machine in two network namespaces are on two hosts: no shared memory, sockets.

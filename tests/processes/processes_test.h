@@ -68,8 +68,8 @@ class ProcessesTest : public ProgramTest {
   std::vector<std::string> results(const std::string& save) const;
   Json digest(const std::string& save) const;
   Json summary(const std::string& log_dir) const;
-  // No process, socket, shared memory; no temporary file in the save directory, unless rank 0,
-  // which removes the file that shows who has joined, was killed.
+  // Expects no process, socket, shared memory or temporary file. A killed rank 0 may leave its
+  // .joining file.
   void expect_clean(const std::string& save = "", bool was_rank_0_killed = false) const;
 
   const std::string& run_mark() const { return run_; }

@@ -109,7 +109,7 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   return ::syscall(SYS_write, descriptor, bytes, size);
 }
 
-// Does nothing: tests survive no power loss and should not wait for the disk.
+// While a FailingCalls lives, records the path and syncs nothing: tests simulate no power loss.
 int fsync(int descriptor) {
   auto* calls = phalanx::testing_support::FailingCalls::current();
   if (calls == nullptr) return static_cast<int>(::syscall(SYS_fsync, descriptor));

@@ -15,7 +15,7 @@ enum class FileLock {
   kFailed,       // for the reason in errno
 };
 
-// Opens a file to lock, which is made where it is missing. OutputError; a link is not followed.
+// Opens a lock file; creates it if missing, follows no link. OutputError.
 int open_lock_file(const std::filesystem::path& path);
 
 // Takes a write lock on one byte; the descriptor must be open for writing.

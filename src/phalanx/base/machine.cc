@@ -93,7 +93,7 @@ AvailableMemory available_memory(const std::filesystem::path& root) {
 
 std::string host_name() {
   std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
   return name.data();
 }
 

@@ -26,8 +26,8 @@ struct AvailableMemory {
 // largest number if neither is known.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
-// The name of the machine, the name of its processor, and its memory in bytes; "unknown", empty or
-// 0 if the system does not report them.
+// The name of the machine, the name of its processor, and its memory in bytes; "localhost", empty
+// or 0 if the system does not report them.
 std::string host_name();
 std::string processor_name(const std::filesystem::path& root = "/");
 std::int64_t physical_memory();

@@ -8,8 +8,8 @@
 
 namespace phalanx {
 
-// The number that the whole text is, an integer in decimal digits; nothing if it is none, or one
-// that does not fit.
+// Parses the whole text as a number, integers in decimal; nothing if it is no number or does not
+// fit.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

@@ -23,7 +23,7 @@ class Checker {
     PHALANX_CHECK(tensor.contiguous(), "{}: {}: {} {} is not contiguous", group_, op_, operand,
                   tensor.shape.to_string());
   }
-  void pair(const Tensor& output, const Tensor& input) const {
+  void dense_pair(const Tensor& output, const Tensor& input) const {
     dense("output", output);
     dense("input", input);
     PHALANX_CHECK(output.dtype == input.dtype, "{}: {}: output is {}, input {}", group_, op_,
@@ -125,7 +125,7 @@ Work Communicator::all_reduce(Context& context, const Tensor& tensor, Reduction 
 Work Communicator::reduce_scatter(Context& context, const Tensor& output, const Tensor& input,
                                   Reduction reduction) {
   const Checker check(name_, "reduce_scatter");
-  check.pair(output, input);
+  check.dense_pair(output, input);
   check.parts("input", input, "output", output, size_);
   check.apart_or_own_part(input, output, rank_);
   if (size_ == 1) {
@@ -138,7 +138,7 @@ Work Communicator::reduce_scatter(Context& context, const Tensor& output, const 
 
 Work Communicator::all_gather(Context& context, const Tensor& output, const Tensor& input) {
   const Checker check(name_, "all_gather");
-  check.pair(output, input);
+  check.dense_pair(output, input);
   check.parts("output", output, "input", input, size_);
   check.apart_or_own_part(output, input, rank_);
   if (size_ == 1) {
@@ -170,7 +170,7 @@ Work Communicator::all_to_all(Context& context, const Tensor& output,
                               std::span<const std::int64_t> from, const Tensor& input,
                               std::span<const std::int64_t> to) {
   const Checker check(name_, "all_to_all");
-  check.pair(output, input);
+  check.dense_pair(output, input);
   check.counts("from", from, size_, output);
   check.counts("to", to, size_, input);
   if (size_ == 1) {

@@ -15,8 +15,8 @@ namespace phalanx {
 // The windows of a data set.
 class GptSamples final : public SampleSource {
  public:
-  // ConfigError as check_gpt_options(). The schema has the columns of GptColumns, with the data
-  // set's sequence length as their extent.
+  // ConfigError as check_gpt_options(). The schema is gpt_batch_schema() (base/text_batches.h) of
+  // the data set's sequence length.
   GptSamples(std::shared_ptr<const GptDataset> dataset, const GptBatchOptions& options,
              BatchSchema schema);
 

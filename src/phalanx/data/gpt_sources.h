@@ -14,7 +14,7 @@
 namespace phalanx {
 
 struct GptSourceOptions {
-  BatchSchema schema;  // with the columns of GptColumns
+  BatchSchema schema;  // gpt_batch_schema() (base/text_batches.h)
   GptBatchOptions batch;
   std::int64_t sequence_length = 0;
   // Ids must be below this (the tokenizer's size, not the padded one).

@@ -15,7 +15,7 @@
 
 namespace phalanx {
 
-// Samples of one dataset are `Samples`, made of a `Dataset`.
+// Sources of masked samples: `Samples` reads a `Dataset` of one file.
 template <typename Options, typename Dataset, typename Samples>
 class MaskedSources : public DataSources {
  public:

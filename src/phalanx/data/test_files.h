@@ -1,5 +1,5 @@
 #pragma once
-// For the tests of this folder: files in a directory that goes away, and small datasets.
+// For the tests of this room: files, and small datasets.
 
 #include <cstdint>
 #include <numeric>

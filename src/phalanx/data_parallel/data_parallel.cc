@@ -164,8 +164,7 @@ std::vector<SavedTensor> DataParallel::lent_tensors(int chunk, const nn::PassOrd
   return lent;
 }
 
-void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward,
-                         std::span<const Tensor> lent) {
+void DataParallel::enter(int chunk, const nn::PassOrder& /*order*/, bool forward, Tensors lent) {
   if (!states().cuts_gradients() || forward) return;
   chunk_ = chunk;
   const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk)];

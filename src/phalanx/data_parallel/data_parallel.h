@@ -69,8 +69,7 @@ class DataParallel final : public nn::PassStates {
   void observe_with(StateObserver* observer) { observer_ = observer; }
 
   std::vector<SavedTensor> lent_tensors(int chunk, const nn::PassOrder& order) const override;
-  void enter(int chunk, const nn::PassOrder& order, bool forward,
-             std::span<const Tensor> lent) override;
+  void enter(int chunk, const nn::PassOrder& order, bool forward, Tensors lent) override;
   void before(const nn::Unit& unit, nn::PassKind pass, int microbatch) override;
   void after(const nn::Unit& unit, nn::PassKind pass, int microbatch,
              const nn::UnitTensors& tensors) override;

@@ -95,14 +95,11 @@ class Reader final : public nn::Unit {
   Reader(std::string name, std::vector<ParamId> parameters) : Unit(std::move(name)) {
     parameters_ = std::move(parameters);
   }
-  void forward(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-               std::span<const Tensor> /*outputs*/, const nn::Saved& /*saved*/) const override {}
-  void backward_input(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const nn::Saved& /*saved*/) const override {}
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                       const nn::Saved& /*saved*/,
+  void forward(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*outputs*/,
+               const nn::Saved& /*saved*/) const override {}
+  void backward_input(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const nn::Saved& /*saved*/) const override {}
+  void backward_weight(nn::Pass& /*pass*/, Tensors /*inputs*/, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {}
 };
 

@@ -101,11 +101,11 @@ std::array<TileAccess, 2> ParameterStore::accesses(bool reads, bool writes) cons
           .file = weight_file_.get(), .reads = reads && !has_main_parameters_, .writes = writes}};
 }
 
-Tensor ParameterStore::weight(const Segment& segment, std::span<const Tensor> tile) const {
+Tensor ParameterStore::weight(const Segment& segment, Tensors tile) const {
   return tile[1] ? part_of(tile[1], states_, segment) : weight(segment);
 }
 
-Tensor ParameterStore::main(const Segment& segment, std::span<const Tensor> tile) const {
+Tensor ParameterStore::main(const Segment& segment, Tensors tile) const {
   return tile[0] ? part_of(tile[0], states_, segment) : weight(segment, tile);
 }
 

@@ -50,8 +50,8 @@ class ParameterStore {
   // For visit_tiles(): main parameters, then weights.
   std::array<TileAccess, 2> accesses(bool reads, bool writes) const;
   // A segment, given the tensors of these two accesses.
-  Tensor weight(const Segment& segment, std::span<const Tensor> tile) const;
-  Tensor main(const Segment& segment, std::span<const Tensor> tile) const;
+  Tensor weight(const Segment& segment, Tensors tile) const;
+  Tensor main(const Segment& segment, Tensors tile) const;
   const TileFile* weight_file() const { return weight_file_.get(); }
   TileStaging* staging() const { return staging_; }
   // The whole parameter in full precision, if nothing is sharded.

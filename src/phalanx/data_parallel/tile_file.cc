@@ -142,10 +142,9 @@ StartedTile start_reads(Context& context, const StateLayout& states, TileStaging
 
 }  // namespace
 
-void visit_tiles(
-    Context& context, const StateLayout& states, TileStaging* staging,
-    std::span<const TileAccess> accesses,
-    const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body) {
+void visit_tiles(Context& context, const StateLayout& states, TileStaging* staging,
+                 std::span<const TileAccess> accesses,
+                 const std::function<void(const StateLayout::Tile&, Tensors)>& body) {
   const int tiles = static_cast<int>(states.tiles().size());
   std::deque<StartedTile> started;
   int next = 0;

@@ -107,10 +107,9 @@ struct TileAccess {
 
 // Calls body(tile, tensors) for each tile in order; tensors has the tile's elements by access, or
 // an empty tensor if the access has none. The next tile is read during the call.
-void visit_tiles(
-    Context& context, const StateLayout& states, TileStaging* staging,
-    std::span<const TileAccess> accesses,
-    const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body);
+void visit_tiles(Context& context, const StateLayout& states, TileStaging* staging,
+                 std::span<const TileAccess> accesses,
+                 const std::function<void(const StateLayout::Tile&, Tensors)>& body);
 
 // The elements of a segment; `tile` is the tensor of its tile.
 Tensor part_of(const Tensor& tile, const StateLayout& states, const Segment& segment);

@@ -22,14 +22,11 @@ class FakeUnit final : public nn::Unit {
   const std::vector<ParamId>& needs(nn::PassKind pass) const override {
     return pass == nn::PassKind::kForward || reads_backward_ ? parameters_ : nothing_;
   }
-  void forward(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-               std::span<const Tensor> /*outputs*/, const nn::Saved& /*saved*/) const override {}
-  void backward_input(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const nn::Saved& /*saved*/) const override {}
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                       const nn::Saved& /*saved*/,
+  void forward(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*outputs*/,
+               const nn::Saved& /*saved*/) const override {}
+  void backward_input(nn::Pass& /*pass*/, Tensors /*inputs*/, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const nn::Saved& /*saved*/) const override {}
+  void backward_weight(nn::Pass& /*pass*/, Tensors /*inputs*/, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {}
 
  private:

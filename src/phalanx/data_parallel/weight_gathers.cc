@@ -57,8 +57,7 @@ std::vector<SavedTensor> WeightGathers::lent_tensors(int chunk, const nn::PassOr
   return lent;
 }
 
-void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward,
-                          std::span<const Tensor> lent) {
+void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward, Tensors lent) {
   if (chunk != chunk_ || order != order_) {
     chunk_ = chunk;
     order_ = order;

@@ -25,7 +25,7 @@ constexpr std::string_view member_name() {
   return member.substr(member.rfind(':') + 1);
 }
 
-// The row of a flag that sets the member; `spec` is what else there is to say of it.
+// The row of a flag that sets the member; `spec` has the other fields of the flag.
 template <auto kMember>
 constexpr TrainFlag works(std::string_view section, std::string_view name, std::string_view help,
                           FlagSpec spec = {}) {

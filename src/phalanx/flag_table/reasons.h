@@ -1,5 +1,5 @@
 #pragma once
-// Reasons that both flags of Megatron-LM and keys of DeepSpeed are answered with.
+// Reasons that answers to Megatron-LM's flags and to DeepSpeed's keys share.
 
 #include <string_view>
 

@@ -93,7 +93,7 @@ class FlagSet {
   void section(std::string title) { section_ = std::move(title); }
   // Adds a row. The value of `variable` is the default; the variable must outlive the set.
   void add(const FlagSpec& spec, FlagTarget target = {});
-  // The same; `spec` is what else there is to say of the flag.
+  // The same; `spec` has the other fields of the flag.
   void add(std::string_view name, std::string_view help, FlagTarget variable, FlagSpec spec = {}) {
     spec.name = name;
     spec.help = help;

@@ -77,10 +77,11 @@ void read_common(const ConfigFile& config, ModelArguments& settings) {
   settings.set("--untie-embeddings-and-output-weights", false);
 }
 
-template <bool kPost>
+// kPostNorm: the norms of BERT follow the sub-layers; those of MegatronBert precede them.
+template <bool kPostNorm>
 void read_encoder(const ConfigFile& config, ModelArguments& settings) {
   read_common(config, settings);
-  settings.set("--post-layernorm", kPost);
+  settings.set("--post-layernorm", kPostNorm);
 }
 
 }  // namespace
@@ -143,10 +144,10 @@ void write_common(const ModelArguments& settings, nlohmann::json& config, Faults
   config["tie_word_embeddings"] = true;
 }
 
-template <bool kPost>
+template <bool kPostNorm>
 void write_encoder(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
   write_common(settings, config, faults);
-  expect_bert_norms(settings, kPost, faults);
+  expect_bert_norms(settings, kPostNorm, faults);
 }
 
 // Adds weights and biases under our name and theirs.
@@ -255,15 +256,14 @@ constexpr std::string_view kMaskedLmIsRead =
     "they were not saved, load the folder with transformers' BertForPreTraining, which draws them, "
     "and save_pretrained() that";
 
-// kPost: BERT, whose norms are behind the sub-layers; otherwise MegatronBert.
-template <bool kPost>
+template <bool kPostNorm>
 constexpr Architecture bert_architecture(std::string_view name,
                                          std::string_view what_is_read = {}) {
   return {.name = name,
-          .model_type = kPost ? "bert" : "megatron-bert",
+          .model_type = kPostNorm ? "bert" : "megatron-bert",
           .family = "bert",
-          .read_config = read_encoder<kPost>,
-          .write_config = write_encoder<kPost>,
+          .read_config = read_encoder<kPostNorm>,
+          .write_config = write_encoder<kPostNorm>,
           .tensors = bert_tensors,
           .what_is_read = what_is_read};
 }

@@ -65,7 +65,7 @@ std::vector<Tensor> InferenceModel::place(const nn::BatchShapes& shapes) {
   return tensors;
 }
 
-std::span<const Tensor> InferenceModel::placed(const nn::BatchShapes& shapes) {
+Tensors InferenceModel::placed(const nn::BatchShapes& shapes) {
   const nn::BatchShape& first = shapes.of[0];
   if (first.sequence != 1 || shapes.of[1].sequence != 0) return last_ = place(shapes);
   const auto found = steps_.find(first.micro_batch);

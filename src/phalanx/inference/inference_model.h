@@ -89,7 +89,7 @@ class InferenceModel {
  private:
   // The tensors that units save, in the transient arena.
   std::vector<Tensor> place(const nn::BatchShapes& shapes);
-  std::span<const Tensor> placed(const nn::BatchShapes& shapes);
+  Tensors placed(const nn::BatchShapes& shapes);
 
   std::unique_ptr<Backend> backend_;
   InferenceArenas arenas_;

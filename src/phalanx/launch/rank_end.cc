@@ -15,7 +15,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankEnd, rank, host, exit_code, signal, by_la
                                    out_of_memory, after_seconds, detected_seconds, message)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankVerdict, rank, host, code, reason, after_seconds,
                                    detected_seconds)
-// But for lists and optional members.
+// Without lists and optional members; to_text() and parse_node_report() handle these.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, node, finished, preempted, failed, left_behind,
                                    was_asked_to_stop, was_ended_at_once)
 

@@ -40,7 +40,7 @@ class TensorBoard : public testing::Test {
 
  private:
   const TemporaryDirectory temporary_{"tensorboard"};
-  const fs::path directory_ = temporary_.path();
+  const fs::path directory_ = temporary_.path() / "events";
 };
 
 TensorBoardFile::Clock::time_point seconds(std::int64_t count) {

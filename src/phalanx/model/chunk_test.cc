@@ -216,7 +216,7 @@ TEST_F(Chunks, EndsLiveBeyondTheUnits) {
       for (const auto& saved : saved_tensors) {
         tensors.push_back(operands.output(saved.dtype, saved.shape));
       }
-      const auto block_of = [&](std::span<const Tensor> streams) {
+      const auto block_of = [&](Tensors streams) {
         EXPECT_EQ(streams.size(), 1U);
         return saved_tensors[static_cast<std::size_t>(streams.data() - tensors.data())];
       };

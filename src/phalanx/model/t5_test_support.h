@@ -281,7 +281,7 @@ class T5Fixture {
                                   : stage.tensors[static_cast<std::size_t>(saved.same_as)]);
     }
   }
-  static void send(Context& context, std::span<const Tensor> from, std::span<const Tensor> to) {
+  static void send(Context& context, Tensors from, Tensors to) {
     ASSERT_EQ(from.size(), to.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
       ops::copy(context, {.destination = to[i], .source = from[i]});

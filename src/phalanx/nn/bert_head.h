@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "phalanx/nn/bert_pooler.h"
+#include "phalanx/nn/bert_head_parts.h"
 #include "phalanx/nn/unit.h"
 #include "phalanx/nn/vocabulary_projection.h"
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "phalanx/nn/bert_pooler.h"
+#include "phalanx/nn/bert_head_parts.h"
 #include "phalanx/nn/norm.h"
 #include "phalanx/nn/unit.h"
 

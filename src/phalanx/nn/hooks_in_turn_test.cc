@@ -32,13 +32,11 @@ class NamedHooks final : public UnitHooks {
 class IdleUnit final : public Unit {
  public:
   IdleUnit() : Unit("u") {}
-  void forward(Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-               std::span<const Tensor> /*outputs*/, const Saved& /*saved*/) const override {}
-  void backward_input(Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const Saved& /*saved*/) const override {}
-  void backward_weight(Pass& /*pass*/, std::span<const Tensor> /*inputs*/, const Saved& /*saved*/,
+  void forward(Pass& /*pass*/, Tensors /*inputs*/, Tensors /*outputs*/,
+               const Saved& /*saved*/) const override {}
+  void backward_input(Pass& /*pass*/, Tensors /*inputs*/, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const Saved& /*saved*/) const override {}
+  void backward_weight(Pass& /*pass*/, Tensors /*inputs*/, const Saved& /*saved*/,
                        const Gradients& /*gradients*/) const override {}
 };
 

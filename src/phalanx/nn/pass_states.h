@@ -19,8 +19,8 @@ struct PassOrder {
   friend bool operator==(const PassOrder&, const PassOrder&) = default;
 };
 
-// Keeps a chunk's weights or gradients available, unit by unit: before() makes them whole, and
-// after() frees them when they are no longer needed.
+// Lends a chunk's weights or gradients to passes, unit by unit: before() waits for the weights that
+// a pass reads; after() frees weights or starts to sum gradients.
 class PassStates : public UnitHooks {
  public:
   // The tensors of a microbatch on the chunk that it needs beside the chunk's saved tensors.

@@ -103,7 +103,8 @@ TEST_P(SelfAttentionVariants, MatchDifferences) {
   EXPECT_EQ(ops::compare_with_differences(row), "");
 }
 
-// Also a second time: the linear writes its output again before that is rotated in place.
+// recompute() also works after backward, because the linear rewrites its output before the rotation
+// in place.
 TEST_P(SelfAttentionVariants, RecomputedGiveTheSameGradients) {
   LayerFixture all;
   expect_recomputed_gradients(machine_, all,

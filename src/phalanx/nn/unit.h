@@ -69,8 +69,8 @@ class Unit {
     forward(pass.pass, inputs, outputs, saved);
   }
 
-  // Whether activation recomputation applies to this unit. recompute() writes the tensors in
-  // `saved` that backward reads again, bit for bit, without the outputs.
+  // Whether activation recomputation applies to this unit. recompute() rewrites, bit for bit, the
+  // tensors in `saved` that backward reads. It writes no outputs.
   virtual bool recomputable() const { return false; }
   virtual void recompute(Pass& /*pass*/, Tensors /*inputs*/, const Saved& /*saved*/) const {
     PHALANX_CHECK(recomputable(), "{} is not recomputed", name_);

@@ -54,8 +54,8 @@ inline void expect_stream(std::string_view op, std::string_view operand, const T
 
 // How operands lie in memory, which kernels rely on; an absent operand passes.
 // All elements follow each other in row-major order.
-template <typename... Tensors>
-void expect_contiguous(std::string_view op, const Tensors&... tensors) {
+template <typename... Operands>
+void expect_contiguous(std::string_view op, const Operands&... tensors) {
   const auto expect = [op](const Tensor& tensor) {
     PHALANX_CHECK(tensor.contiguous(), "{}: operand {} with strides {} must be dense", op,
                   tensor.shape.to_string(), tensor.strides.to_string());
@@ -63,8 +63,8 @@ void expect_contiguous(std::string_view op, const Tensors&... tensors) {
   (expect(tensors), ...);
 }
 // The elements along the last dimension follow each other.
-template <typename... Tensors>
-void expect_dense_last(std::string_view op, const Tensors&... tensors) {
+template <typename... Operands>
+void expect_dense_last(std::string_view op, const Operands&... tensors) {
   const auto expect = [op](const Tensor& tensor) {
     PHALANX_CHECK(!tensor || tensor.shape.back() == 1 || tensor.strides.back() == 1,
                   "{}: the last dimension of operand {} with strides {} must be dense", op,
@@ -73,8 +73,8 @@ void expect_dense_last(std::string_view op, const Tensors&... tensors) {
   (expect(tensors), ...);
 }
 // The rows of a matrix may be apart, but each is dense; a tensor of another rank is dense.
-template <typename... Tensors>
-void expect_dense_rows(std::string_view op, const Tensors&... tensors) {
+template <typename... Operands>
+void expect_dense_rows(std::string_view op, const Operands&... tensors) {
   const auto expect = [op](const Tensor& tensor) {
     if (tensor.shape.rank() == 2) {
       expect_dense_last(op, tensor);
@@ -100,8 +100,8 @@ inline void expect_dropout(std::string_view op, const Dropout& dropout, const Ro
 }
 
 // Bytes of the operands that are present.
-template <typename... Tensors>
-std::int64_t bytes_of(const Tensors&... tensors) {
+template <typename... Operands>
+std::int64_t bytes_of(const Operands&... tensors) {
   return ((tensors.defined() ? tensors.bytes() : 0) + ...);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The device that a run computes with, as the first rank of the run has chosen and measured it.
-// Rooms that only pass it on or print it need not know which devices there are.
+// The device of a run, as its first rank chose and measured it. Code that only passes or prints it
+// needs no header of a device.
 
 #include <string>
 #include <string_view>

@@ -6,7 +6,7 @@
 namespace phalanx::ops {
 namespace {
 
-// The rows of x and of what has the storage type, the statistics and the weight.
+// Checks x, y (or dy), the statistics and the weight.
 template <typename Op>
 void expect_norm(std::string_view name, const Op& op, std::string_view operand, const Tensor& y) {
   expect_shape(name, operand, y, op.x.shape);
@@ -27,6 +27,8 @@ void expect_norm_of_y(const Op& op) {
   if (op.mean) {
     expect_shape(name, "bias", op.bias, {op.x.shape[1]}, op.y.dtype);
     expect_contiguous(name, op.bias);
+  } else {
+    PHALANX_CHECK(!op.bias, "{}: a bias without a mean", name);
   }
 }
 
@@ -67,6 +69,7 @@ void norm_backward(Context& context, const NormBackward& op) {
   expect_norm(name, op, "dy", op.dy);
   expect_shape(name, "dx", op.dx, op.x.shape, op.x.dtype);
   expect_sum(name, "dweight", op.dweight, op.x.shape[1]);
+  PHALANX_CHECK(op.mean || !op.dbias, "{}: dbias without a mean", name);
   if (op.mean) expect_sum(name, "dbias", op.dbias, op.x.shape[1]);
   if (op.residual) {
     expect_shape(name, "residual", op.residual, op.x.shape, op.x.dtype);

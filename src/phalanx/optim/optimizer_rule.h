@@ -1,6 +1,6 @@
 #pragma once
-// The choices of --optimizer: how weights follow their gradients, and what is kept of every weight
-// for it. What is the same for all rules - norm, clipping, skipping - is the Optimizer's.
+// The rules of --optimizer: how a gradient changes a weight, and which states a weight has. The
+// Optimizer handles norm, clipping and skipping.
 
 #include <span>
 #include <string_view>
@@ -35,7 +35,7 @@ struct WeightUpdate {
   Tensor gradient;  // [n], f32
   Tensors states;   // each [n], f32, in the order of state_names()
   Tensor factor;    // [1], f32: multiplies the gradient
-  Tensor skip;      // [1], f32: not 0: nothing changes
+  Tensor skip;      // [1], f32; if not 0, nothing changes
   double lr = 0.0;
   double weight_decay = 0.0;
   std::int64_t step = 1;  // from 1

@@ -55,10 +55,12 @@ void StepServices::reduce_gradients(int chunk) {
 }
 
 void StepServices::optimizer_step(int version) {
-  throw InternalError("nobody makes version {} of the weights", version);
+  throw InternalError("this run has no optimizer step (version {})", version);
 }
 
-void StepServices::gather_parameters() { throw InternalError("nobody updates parameters"); }
+void StepServices::gather_parameters() {
+  throw InternalError("this run does not gather parameters");
+}
 
 Executor::Executor(Program program, std::vector<ChunkTables> chunks, const nn::BatchShapes& shapes,
                    Communicator* pipeline, SavedPlans* plans, SavedFiles* files)

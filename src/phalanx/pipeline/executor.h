@@ -32,7 +32,9 @@ class StepServices {
   virtual const nn::Batch& loaded(int microbatch) = 0;
   // The tensors to which the microbatch's losses are added.
   virtual std::span<const nn::LossTerm> losses(int microbatch) = 0;
-  // What an evaluation's program does not contain, and so these throw an InternalError by default.
+
+  // The next four calls do not occur in an evaluation. By default they throw an InternalError.
+
   // The weights after `version` optimizer steps.
   virtual nn::Weights stale_weights(int version);
   virtual void reduce_gradients(int chunk);

@@ -51,23 +51,20 @@ class CountingUnit final : public nn::Unit {
     if (!last) outputs_ = {{"stream", DType::kF32, 3}};
     parameters_ = {0};
   }
-  void forward(nn::Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+  void forward(nn::Pass& pass, Tensors inputs, Tensors outputs,
                const nn::Saved& /*saved*/) const override {
     EXPECT_EQ(inputs.size(), inputs_.size());
     EXPECT_EQ(outputs.size(), outputs_.size());
     EXPECT_TRUE(pass.training);
     log_ += "F" + name() + " ";
   }
-  void backward_input(nn::Pass& /*pass*/, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients,
-                      const nn::Saved& /*saved*/) const override {
+  void backward_input(nn::Pass& /*pass*/, Tensors inputs, Tensors output_gradients,
+                      Tensors input_gradients, const nn::Saved& /*saved*/) const override {
     EXPECT_EQ(inputs.size(), input_gradients.size());
     EXPECT_EQ(output_gradients.size(), outputs_.size());
     log_ += "b" + name() + " ";
   }
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                       const nn::Saved& /*saved*/,
+  void backward_weight(nn::Pass& /*pass*/, Tensors /*inputs*/, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {
     log_ += "w" + name() + " ";
   }
@@ -134,18 +131,15 @@ class ReadingUnit final : public nn::Unit {
   explicit ReadingUnit(std::vector<double>& read) : Unit("reader"), read_(read) {
     parameters_ = {0};
   }
-  void forward(nn::Pass& pass, std::span<const Tensor> /*inputs*/,
-               std::span<const Tensor> /*outputs*/, const nn::Saved& /*saved*/) const override {
+  void forward(nn::Pass& pass, Tensors /*inputs*/, Tensors /*outputs*/,
+               const nn::Saved& /*saved*/) const override {
     note(pass);
   }
-  void backward_input(nn::Pass& pass, std::span<const Tensor> /*inputs*/,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const nn::Saved& /*saved*/) const override {
+  void backward_input(nn::Pass& pass, Tensors /*inputs*/, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const nn::Saved& /*saved*/) const override {
     note(pass);
   }
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> /*inputs*/,
-                       const nn::Saved& /*saved*/,
+  void backward_weight(nn::Pass& /*pass*/, Tensors /*inputs*/, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {}
 
  private:
@@ -242,8 +236,7 @@ class Lender final : public nn::PassStates {
     }
     return blocks;
   }
-  void enter(int /*chunk*/, const nn::PassOrder& order, bool forward,
-             std::span<const Tensor> blocks) override {
+  void enter(int /*chunk*/, const nn::PassOrder& order, bool forward, Tensors blocks) override {
     EXPECT_EQ(blocks.size(), lives_.size());
     log += forward ? "F" : "B";
     backward_follows = order.backward_follows;

@@ -44,17 +44,15 @@ class NamingUnit final : public nn::Unit {
     if (number > 0) inputs_ = {{"stream", DType::kF32, 3}};
     if (number + 1 < units) outputs_ = {{"stream", DType::kF32, 3}};
   }
-  void forward(nn::Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+  void forward(nn::Pass& pass, Tensors inputs, Tensors outputs,
                const nn::Saved& /*saved*/) const override {
     expect_inputs(pass, inputs);
     for (const Tensor& output : outputs) {
       write(output, tensor_name(Payload::kActivation, number_, microbatch(pass)));
     }
   }
-  void backward_input(nn::Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> output_gradients,
-                      std::span<const Tensor> input_gradients,
-                      const nn::Saved& /*saved*/) const override {
+  void backward_input(nn::Pass& pass, Tensors inputs, Tensors output_gradients,
+                      Tensors input_gradients, const nn::Saved& /*saved*/) const override {
     expect_inputs(pass, inputs);
     for (const Tensor& gradient : output_gradients) {
       expect(gradient, tensor_name(Payload::kGradient, number_, microbatch(pass)));
@@ -63,7 +61,7 @@ class NamingUnit final : public nn::Unit {
       write(gradient, tensor_name(Payload::kGradient, number_ - 1, microbatch(pass)));
     }
   }
-  void backward_weight(nn::Pass& pass, std::span<const Tensor> inputs, const nn::Saved& /*saved*/,
+  void backward_weight(nn::Pass& pass, Tensors inputs, const nn::Saved& /*saved*/,
                        const nn::Gradients& /*gradients*/) const override {
     expect_inputs(pass, inputs);
   }
@@ -72,7 +70,7 @@ class NamingUnit final : public nn::Unit {
   static std::int64_t microbatch(const nn::Pass& pass) {
     return pass.batch[0].span<std::int32_t>()[0];
   }
-  void expect_inputs(const nn::Pass& pass, std::span<const Tensor> inputs) const {
+  void expect_inputs(const nn::Pass& pass, Tensors inputs) const {
     for (const Tensor& input : inputs) {
       expect(input, tensor_name(Payload::kActivation, number_ - 1, microbatch(pass)));
     }

@@ -42,31 +42,28 @@ class KeepingUnit final : public nn::Unit {
     own_ = slots_.add_rows("own", DType::kF32, kWidth, nn::Born::kInputGradient,
                            nn::LastReader::kWeightGradient);
   }
-  void forward(nn::Pass& pass, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+  void forward(nn::Pass& pass, Tensors inputs, Tensors outputs,
                const nn::Saved& saved) const override {
     expect_inputs(inputs);
     fill(pass, saved[early_], 1.0);
     fill(pass, saved[late_], 2.0);
     for (const Tensor& output : outputs) fill(pass, output, 10.0);
   }
-  void backward_input(nn::Pass& pass, std::span<const Tensor> inputs,
-                      std::span<const Tensor> /*output_gradients*/,
-                      std::span<const Tensor> /*input_gradients*/,
-                      const nn::Saved& saved) const override {
+  void backward_input(nn::Pass& pass, Tensors inputs, Tensors /*output_gradients*/,
+                      Tensors /*input_gradients*/, const nn::Saved& saved) const override {
     expect_inputs(inputs);
     expect(saved[early_], 1.0);
     expect(saved[late_], 2.0);
     fill(pass, saved[own_], 3.0);
   }
-  void backward_weight(nn::Pass& /*pass*/, std::span<const Tensor> inputs, const nn::Saved& saved,
+  void backward_weight(nn::Pass& /*pass*/, Tensors inputs, const nn::Saved& saved,
                        const nn::Gradients& /*gradients*/) const override {
     expect_inputs(inputs);
     expect(saved[late_], 2.0);
     expect(saved[own_], 3.0);
   }
   bool recomputable() const override { return true; }
-  void recompute(nn::Pass& pass, std::span<const Tensor> inputs,
-                 const nn::Saved& saved) const override {
+  void recompute(nn::Pass& pass, Tensors inputs, const nn::Saved& saved) const override {
     forward(pass, inputs, {}, saved);
   }
 
@@ -81,7 +78,7 @@ class KeepingUnit final : public nn::Unit {
     }
   }
   // The output of the unit before.
-  void expect_inputs(std::span<const Tensor> inputs) const {
+  void expect_inputs(Tensors inputs) const {
     if (microbatch_ < 0) return;
     for (const Tensor& input : inputs) {
       for (const float value : input.span<float>()) {

@@ -38,6 +38,9 @@ Costs uneven(int ranks, int split) {
 TEST(SplitSchedules, TheKindsOfOneStage) {
   EXPECT_THAT(split_kinds(), testing::IsSupersetOf({"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1",
                                                     "zb-h2", "backward-first"}));
+  for (const char* kind : {"interleaved", "zb-v", "hanayo", "dualpipe", "pipedream", "auto"}) {
+    EXPECT_THAT(split_kinds(), testing::Not(testing::Contains(kind)));
+  }
 }
 
 TEST(SplitSchedules, AreSoundForEverySplit) {

@@ -83,7 +83,7 @@ class Rank final {
   const Optimizer& optimizer() const { return states_.optimizer(); }
   // Between steps: what this rank updates, tile by tile (tile_file.h).
   void visit(std::span<const TileAccess> accesses,
-             const std::function<void(const StateLayout::Tile&, std::span<const Tensor>)>& body) {
+             const std::function<void(const StateLayout::Tile&, Tensors)>& body) {
     visit_tiles(context_, parameters().states(), parameters().staging(), accesses, body);
   }
   // The largest of all ranks' values; every rank asks at the same time.

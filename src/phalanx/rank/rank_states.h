@@ -43,7 +43,7 @@ class RankStates {
   Storage* activation_storage() const { return activations_; }
   // From now on reductions, updates and waits for files count their time there; null: nowhere.
   void time_with(StepTimers* timers) const;
-  std::span<const Tensor> constants() const { return constants_.tensors(); }
+  Tensors constants() const { return constants_.tensors(); }
 
   // What passes over the chunks read and write.
   std::vector<ChunkTables> tables() const;

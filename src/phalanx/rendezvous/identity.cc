@@ -2,25 +2,19 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstddef>
 #include <fstream>
 #include <string>
 
-namespace phalanx::rendezvous {
+#include "phalanx/base/machine.h"
 
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
+namespace phalanx::rendezvous {
 
 std::string own_machine() {
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  if (boot_id.empty()) boot_id = own_host_name();
+  if (boot_id.empty()) boot_id = host_name();
   struct stat status {};
   if (::stat("/proc/self/ns/net", &status) != 0) return boot_id;
   return fmt::format("{}/{}", boot_id, status.st_ino);

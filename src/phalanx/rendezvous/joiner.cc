@@ -15,6 +15,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/rendezvous/handshake.h"
 #include "phalanx/rendezvous/identity.h"
@@ -386,7 +387,7 @@ JoinRequest join_request(const LaunchEnvironment& environment, const std::string
           environment.local_rank,
           environment.local_size,
           static_cast<int>(::getpid()),
-          own_host_name(),
+          host_name(),
           own_machine(),
           session_name,
           last_received};

@@ -11,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/machine.h"
 #include "phalanx/rendezvous/identity.h"
 #include "phalanx/rendezvous/munge.h"
 #include "phalanx/rendezvous/timing.h"
@@ -22,7 +23,7 @@ constexpr auto kLongest = std::chrono::hours(24 * 365);
 
 std::string host_of(const CoordinatorOptions& options) {
   return fmt::format("{} (host {}, pid {})", options.launchers > 0 ? "the launcher" : "rank 0",
-                     own_host_name(), ::getpid());
+                     host_name(), ::getpid());
 }
 
 }  // namespace

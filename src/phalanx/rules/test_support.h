@@ -1,5 +1,5 @@
 #pragma once
-// For tests of the rules: a small run that resolve() accepts, and what becomes of it with flags.
+// For tests of the rules: a small run that resolve() accepts, and its results with flags.
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ inline TrainConfig resolved(TrainConfig from, const std::string& flags = "") {
 }
 inline TrainConfig resolved(const std::string& flags = "") { return resolved(valid(), flags); }
 
-// What a command line makes of `config`: `flags`, then `more` words. A plan is not judged as a run.
+// Parses `flags`, then `more`, into `config`. `plans`: as phalanx plan does.
 inline TrainConfig parsed(TrainConfig config, const std::string& flags, bool plans = false,
                           const std::vector<std::string>& more = {}) {
   std::vector<std::string> words;

@@ -144,7 +144,7 @@ TEST(Resume, AllDifferencesAreTold) {
   manifest.arguments["schedule.max_lr"] = "0.5";
   EXPECT_THAT(error_of<ConfigError>([&] { check_resume(trained(), manifest); }),
               AllOf(HasSubstr("--num-layers is 2"), HasSubstr("--seed is 1234"),
-                    ContainsRegex("\n --lr +0.001 +0.5\n")));
+                    ContainsRegex("\n  --lr +0.001 +0.5\n")));
 }
 
 // The result of resuming with these flags from a checkpoint made with other flags.

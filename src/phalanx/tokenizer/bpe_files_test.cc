@@ -16,7 +16,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 using tokenizer_test::make_tables;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 constexpr std::string_view kMerges = "#version: 0.2\na b\n\u0120 ab\n";
@@ -34,13 +33,13 @@ class BpeFiles : public testing::Test {
   // The error message for a vocab.json (or merges.txt) with this text; it must name the file.
   std::string vocab_error(std::string_view text) const {
     directory_.write("vocab.json", text);
-    const std::string message = message_of<DataError>([this] { read(); });
+    const std::string message = error_of<DataError>([this] { read(); });
     EXPECT_THAT(message, StartsWith(vocab_.string()));
     return message;
   }
   std::string merges_error(std::string_view text) const {
     directory_.write("merges.txt", text);
-    const std::string message = message_of<DataError>([this] { read(); });
+    const std::string message = error_of<DataError>([this] { read(); });
     EXPECT_THAT(message, StartsWith(merges_.string()));
     return message;
   }
@@ -97,9 +96,9 @@ TEST_F(BpeFiles, VariantsAreAccepted) {
 
 TEST_F(BpeFiles, MissingFiles) {
   const auto none = directory_.file("none");
-  EXPECT_THAT(message_of<InputMissingError>([&] { read_bpe_files(none, merges_); }),
+  EXPECT_THAT(error_of<InputMissingError>([&] { read_bpe_files(none, merges_); }),
               HasSubstr(none.string()));
-  EXPECT_THAT(message_of<InputMissingError>([&] { read_bpe_files(vocab_, none); }),
+  EXPECT_THAT(error_of<InputMissingError>([&] { read_bpe_files(vocab_, none); }),
               HasSubstr(none.string()));
 }
 

@@ -18,7 +18,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using tokenizer_test::make_tables;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 using Ids = std::vector<std::int32_t>;
@@ -193,12 +192,12 @@ TEST_F(BpeTrainerTest, FilesRoundTrip) {
 TEST_F(BpeTrainerTest, OptionsOutOfRange) {
   for (const std::int64_t size :
        {std::int64_t{-1}, std::int64_t{0}, std::int64_t{256}, std::int64_t{1} << 40}) {
-    EXPECT_THAT(message_of<ConfigError>([&] {
+    EXPECT_THAT(error_of<ConfigError>([&] {
                   BpeTrainer({size, 2});
                 }),
                 HasSubstr("--vocab-size " + std::to_string(size) + " is out of range"));
   }
-  EXPECT_THAT(message_of<ConfigError>([] {
+  EXPECT_THAT(error_of<ConfigError>([] {
                 BpeTrainer({300, 0});
               }),
               HasSubstr("--min-frequency 0 is out of range"));

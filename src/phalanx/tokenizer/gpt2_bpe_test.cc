@@ -17,7 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using tokenizer_test::make_tables;
-using tokenizer_test::message_of;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -198,7 +197,7 @@ TEST(Gpt2Bpe, DecodingAnIdOutOfRangeIsAnError) {
   for (const std::int32_t id : {-1, 258, std::numeric_limits<std::int32_t>::max(),
                                 std::numeric_limits<std::int32_t>::min()}) {
     EXPECT_THAT(
-        message_of<DataError>([&] {
+        error_of<DataError>([&] {
           tokenizer.decode({&id, 1});
         }),
         HasSubstr("token id " + std::to_string(id) + " is outside the vocabulary, 0 to 257"));

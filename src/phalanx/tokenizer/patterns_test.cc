@@ -17,7 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using tokenizer_test::message_of;
 
 std::vector<std::string> words_of(const std::string& pattern, std::string_view text) {
   const WordSplitter splitter(pattern);
@@ -39,7 +38,7 @@ TEST(NamedPatterns, Compile) {
   for (const auto name : pattern_names()) {
     EXPECT_THAT(by_name(name, "ab cd"), ElementsAre("ab", " cd")) << name;
   }
-  EXPECT_THAT(message_of<ConfigError>([] { pattern_named("gpt4"); }),
+  EXPECT_THAT(error_of<ConfigError>([] { pattern_named("gpt4"); }),
               HasSubstr("'gpt4' is not one of gpt2 cl100k o200k llama3 qwen2 v1 v2"));
 }
 
@@ -99,7 +98,7 @@ TEST(OnigurumaPatterns, HaveTheMeaningOfOniguruma) {
 
 TEST(OnigurumaPatterns, UnsupportedSyntaxIsNamed) {
   const auto error = [](std::string_view pattern) {
-    return message_of<ConfigError>([&] {
+    return error_of<ConfigError>([&] {
       const WordSplitter splitter(pattern_of_oniguruma(pattern, "f.json: a.b"), "f.json: a.b");
     });
   };

@@ -17,7 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using tokenizer_test::make_tables;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 using Ids = std::vector<std::int32_t>;
@@ -36,11 +35,11 @@ TEST(NullTokenizer, WhatIsNoIdIsAnError) {
   const NullTokenizer tokenizer(100);
   for (const std::string word :
        {"101", "-1", "+1", "x", "1.5", "1x", "99999999999999999999", "0x1", "\xff"}) {
-    EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode("5 " + word + " 6"); }),
+    EXPECT_THAT(error_of<DataError>([&] { tokenizer.encode("5 " + word + " 6"); }),
                 AllOf(HasSubstr("'" + word + "' (word 2, byte 2)"), HasSubstr("from 0 to 100")));
   }
   for (const std::int32_t id : {-1, 101}) {
-    EXPECT_THAT(message_of<DataError>([&] {
+    EXPECT_THAT(error_of<DataError>([&] {
                   tokenizer.decode({&id, 1});
                 }),
                 HasSubstr("token id " + std::to_string(id) + " is outside 0 to 100"));
@@ -50,7 +49,7 @@ TEST(NullTokenizer, WhatIsNoIdIsAnError) {
 TEST(NullTokenizer, VocabSizeOutOfRange) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   for (const std::int64_t size : {std::int64_t{-5}, std::int64_t{0}, kMax}) {
-    EXPECT_THAT(message_of<ConfigError>([&] { NullTokenizer{size}; }),
+    EXPECT_THAT(error_of<ConfigError>([&] { NullTokenizer{size}; }),
                 HasSubstr("--vocab-size " + std::to_string(size) + " is out of range"));
   }
   EXPECT_EQ(NullTokenizer(kMax - 1).vocab_size(), kMax);
@@ -73,13 +72,13 @@ TEST(MakeTokenizer, EachType) {
   EXPECT_EQ(bpe->name(), "GPT2BPETokenizer");
   EXPECT_THAT(bpe->encode("ab"), ElementsAre(256));
   EXPECT_EQ(make_tokenizer(of_files(258))->vocab_size(), 258);
-  EXPECT_THAT(message_of<ConfigError>([&] { make_tokenizer(of_files(300)); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { make_tokenizer(of_files(300)); }),
               AllOf(HasSubstr("--vocab-size 300"), HasSubstr("258 tokens")));
 }
 
 TEST(MakeTokenizer, NamesTheFlag) {
   const auto error = [](const TokenizerOptions& options) {
-    return message_of<ConfigError>([&] { make_tokenizer(options); });
+    return error_of<ConfigError>([&] { make_tokenizer(options); });
   };
   for (const std::string type : {"", "gpt2"}) {
     EXPECT_THAT(error({.tokenizer_type = type}),

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using Algorithm = SentencePieceModel::Algorithm;
 
 std::string fault_of(const std::string& bytes) {
-  return message_of<DataError>([&] { parse_sentencepiece_model(bytes, "x.model"); });
+  return error_of<DataError>([&] { parse_sentencepiece_model(bytes, "x.model"); });
 }
 std::string fault_of(const SentencePieceModel& model) { return fault_of(model_bytes(model)); }
 

@@ -188,7 +188,7 @@ TEST(SentencePieceNormalizer, CompiledMap) {
   EXPECT_EQ(normalizer.normalized("AABé z\u3000\u3000q", none), "▁axe\u0301▁q");
   EXPECT_EQ(normalizer.normalized("\u3000z\xe3\x80", none), "▁\ufffd\ufffd");
   const auto fault = [](std::string map) {
-    return message_of<DataError>(
+    return error_of<DataError>(
         [&] { SentencePieceNormalizer({.characters_map = std::move(map)}, false, "x.model"); });
   };
   for (const std::uint32_t trie_bytes : {0U, 3U, 8U, 0xffffffffU}) {
@@ -216,7 +216,7 @@ TEST(SentencePieceTokenizer, SpecialTokensFollowThePieces) {
   EXPECT_EQ(tokenizer.decode(Ids{264, 274, 259, 261}), "a <extra_id_1> b");
   EXPECT_EQ(tokenizer.decode(Ids{264, 274, 261}, {.skip_special = true}), "ab");
   EXPECT_THAT(
-      message_of<DataError>([&] { tokenizer.piece(275); }),
+      error_of<DataError>([&] { tokenizer.piece(275); }),
       HasSubstr("SentencePieceTokenizer: token id 275 is outside the vocabulary, 0 to 274"));
 }
 
@@ -230,9 +230,8 @@ TEST(SentencePieceTokenizer, SpecialTokensOfTheModel) {
   EXPECT_THAT((Ids{*special.cls, *special.sep, *special.eod, *special.mask, *special.pad}),
               ElementsAre(271, 268, 272, 273, 270));
   EXPECT_THAT(special.sentinels, ElementsAre(269, 274));
-  EXPECT_THAT(
-      message_of<ConfigError>([&] { tokenizer_of(model, SentencePieceType::kMegatron, -1); }),
-      HasSubstr("--vocab-extra-ids -1 is out of range"));
+  EXPECT_THAT(error_of<ConfigError>([&] { tokenizer_of(model, SentencePieceType::kMegatron, -1); }),
+              HasSubstr("--vocab-extra-ids -1 is out of range"));
 }
 
 TEST(SentencePieceTokenizer, GptAndLlama2) {
@@ -251,7 +250,7 @@ TEST(SentencePieceTokenizer, GptAndLlama2) {
 
   const auto without = tokenizer_of(unigram_model(), SentencePieceType::kLlama2);
   EXPECT_EQ(without.end_of_document(), -1);
-  EXPECT_THAT(message_of<DataError>([&] { without.encode("a", kAdded); }),
+  EXPECT_THAT(error_of<DataError>([&] { without.encode("a", kAdded); }),
               HasSubstr("the model has no such piece"));
 }
 
@@ -268,7 +267,7 @@ TEST(SentencePieceTokenizer, FromAFile) {
   }
   const TokenizerOptions extra = {
       .tokenizer_type = "Llama2Tokenizer", .tokenizer_model = path, .vocab_extra_ids = 1};
-  EXPECT_THAT(message_of<ConfigError>([&] { make_tokenizer(extra); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { make_tokenizer(extra); }),
               HasSubstr("--vocab-extra-ids does not belong to Llama2Tokenizer"));
 }
 

@@ -1,9 +1,7 @@
 #pragma once
-// For tests of this folder: a private directory, small vocabularies on disk, and the message of an
-// expected error.
+// For tests of this room: a private directory, and small vocabularies on disk.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,49 +14,22 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 #include "phalanx/tokenizer/bpe_files.h"
 #include "phalanx/tokenizer/byte_symbols.h"
 
 namespace phalanx::tokenizer_test {
 
-class TemporaryDirectory {
+class TemporaryDirectory : public phalanx::TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = testing::TempDir() + "phalanx_tokenizer_XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw SystemError("cannot make {}", name);
-    path_ = name;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  TemporaryDirectory() : phalanx::TemporaryDirectory("tokenizer") {}
 
-  std::filesystem::path file(std::string_view name) const { return path_ / name; }
+  std::filesystem::path file(std::string_view name) const { return path() / name; }
   std::filesystem::path write(std::string_view name, std::string_view text) const {
     std::ofstream(file(name), std::ios::binary) << text;  // not durable: tests write a lot
     return file(name);
   }
-
- private:
-  std::filesystem::path path_;
 };
-
-// The message of the exception; fails if `function` throws nothing or another class.
-template <typename Expected, typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another class of error: " << error.what();
-    return {};
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 // 256 byte symbols, the results of the merges (pairs of byte strings) in order, then the end of
 // text.

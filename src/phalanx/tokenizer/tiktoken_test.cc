@@ -14,7 +14,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 using Ids = std::vector<std::int32_t>;
@@ -80,13 +79,13 @@ class TiktokenTest : public testing::Test {
   // The error messages for files with these contents; they must name the file.
   std::string lines_error(const std::string& text) const {
     directory_.write("ranks.tiktoken", text);
-    std::string message = message_of<DataError>([&] { make_tokenizer(options("gpt2")); });
+    std::string message = error_of<DataError>([&] { make_tokenizer(options("gpt2")); });
     EXPECT_THAT(message, testing::StartsWith(file_.string()));
     return message;
   }
   std::string json_error(const std::string& text) const {
     directory_.write("ranks.json", text);
-    std::string message = message_of<DataError>([&] { make_tokenizer(megatron_options()); });
+    std::string message = error_of<DataError>([&] { make_tokenizer(megatron_options()); });
     EXPECT_THAT(message, testing::StartsWith(json_.string()));
     return message;
   }
@@ -120,7 +119,7 @@ TEST_F(TiktokenTest, AgreesWithTiktoken) {
   EXPECT_EQ(llama->piece(290), "");
   EXPECT_EQ(llama->end_of_document(), -1);
   for (const std::int32_t id : {-1, 301}) {
-    EXPECT_THAT(message_of<DataError>([&] { llama->piece(id); }), HasSubstr("0 to 300"));
+    EXPECT_THAT(error_of<DataError>([&] { llama->piece(id); }), HasSubstr("0 to 300"));
   }
 }
 
@@ -143,7 +142,7 @@ TEST_F(TiktokenTest, SpecialTokensCountUp) {
   EXPECT_EQ(tokenizer->encode("<a><a>b<b=c>", {.parse_special = true}), (Ids{270, 402, 401}));
   const auto error = [&](const std::vector<std::string>& names) {
     given.tiktoken_special_tokens = names;
-    return message_of<ConfigError>([&] { make_tokenizer(given); });
+    return error_of<ConfigError>([&] { make_tokenizer(given); });
   };
   EXPECT_THAT(error({"<a>=5"}), HasSubstr("cannot have the id 5, which is a rank of the file"));
   EXPECT_THAT(error({"<a>", "<b>=270"}), HasSubstr("'<b>=270' cannot have the id 270"));
@@ -176,7 +175,7 @@ TEST_F(TiktokenTest, MegatronPutsSpecialTokensFirst) {
 
 TEST_F(TiktokenTest, InvalidOptions) {
   const auto error = [](const TokenizerOptions& options) {
-    return message_of<ConfigError>([&] { make_tokenizer(options); });
+    return error_of<ConfigError>([&] { make_tokenizer(options); });
   };
   TokenizerOptions wrong = megatron_options();
   wrong.tiktoken_pattern = "llama3";

@@ -19,7 +19,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using tokenizer_test::message_of;
 
 std::vector<std::string> split(std::string_view text) {
   const WordSplitter splitter(pattern_named("gpt2"));
@@ -150,7 +149,7 @@ TEST(WordCursor, TextBetweenMatchesIsAWord) {
 
 TEST(WordSplitter, AnInvalidPatternIsAnError) {
   EXPECT_THAT(
-      message_of<ConfigError>([] { WordSplitter("a(b", "file.json: node"); }),
+      error_of<ConfigError>([] { WordSplitter("a(b", "file.json: node"); }),
       testing::AllOf(testing::StartsWith("file.json: node: "), testing::HasSubstr("byte 3")));
 }
 
@@ -162,9 +161,9 @@ TEST(WordSplitter, LongRunsStayWithinTheLimit) {
 
 TEST(WordSplitter, ExcessiveBacktrackingIsStopped) {
   const std::string text = std::string(40, 'a') + "b";
-  EXPECT_THAT(message_of<DataError>([&] { matches("(?:a+)+$", text); }),
+  EXPECT_THAT(error_of<DataError>([&] { matches("(?:a+)+$", text); }),
               testing::HasSubstr("limit exceeded"));
-  EXPECT_THAT(message_of<DataError>([&] { matches("(?:aa|a)+[cd]", std::string(1 << 22, 'a')); }),
+  EXPECT_THAT(error_of<DataError>([&] { matches("(?:aa|a)+[cd]", std::string(1 << 22, 'a')); }),
               testing::HasSubstr("limit exceeded"));
 }
 

@@ -13,7 +13,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 using Ids = std::vector<std::int32_t>;
@@ -87,7 +86,7 @@ TEST(WordPieceTokenizer, AppendsMissingSpecialTokens) {
   EXPECT_EQ(again.vocab_size(), 29);
   EXPECT_EQ(again.end_of_document(), 1);
   EXPECT_THAT(again.special_tokens().sentinels, ElementsAre(28, 0));
-  EXPECT_THAT(message_of<ConfigError>([] { lower_case_tokenizer(-1); }),
+  EXPECT_THAT(error_of<ConfigError>([] { lower_case_tokenizer(-1); }),
               HasSubstr("--vocab-extra-ids -1"));
 }
 
@@ -118,7 +117,7 @@ TEST(WordPieceTokenizer, Decodes) {
   EXPECT_EQ(tokenizer.decode(Ids{2, 9, 5, 3}, {.skip_special = true}), "##ed un");
   EXPECT_EQ(tokenizer.decode({}), "");
   for (const std::int32_t id : {-1, 27}) {
-    EXPECT_THAT(message_of<DataError>([&] { tokenizer.piece(id); }),
+    EXPECT_THAT(error_of<DataError>([&] { tokenizer.piece(id); }),
                 HasSubstr("token id " + std::to_string(id) + " is outside the vocabulary"));
   }
 }
@@ -176,11 +175,11 @@ TEST(WordPieceFile, TokensAreStrippedLines) {
   const auto path = directory.write("vocab.txt", "[PAD]\r\n un \n\n\u3000a b\u00a0\nlast").string();
   EXPECT_THAT(read_wordpiece_file(path), ElementsAre("[PAD]", "un", "", "a b", "last"));
   directory.write("vocab.txt", "ok\nbad \xff\n");
-  EXPECT_THAT(message_of<DataError>([&] { read_wordpiece_file(path); }),
+  EXPECT_THAT(error_of<DataError>([&] { read_wordpiece_file(path); }),
               HasSubstr("vocab.txt: line 2 is no UTF-8"));
   directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n");
   const TokenizerOptions options = {.tokenizer_type = "BertWordPieceCase", .vocab_file = path};
-  EXPECT_THAT(message_of<DataError>([&] { make_tokenizer(options); }),
+  EXPECT_THAT(error_of<DataError>([&] { make_tokenizer(options); }),
               HasSubstr("vocab.txt has no line [MASK]"));
   EXPECT_EQ(tokenizer_files(options).at(0).name, "vocab.txt");
 }

@@ -17,7 +17,6 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 constexpr std::string_view kText =
@@ -73,7 +72,7 @@ TEST(WordPieceTrainer, LowerCaseAndLongWords) {
 
 TEST(WordPieceTrainer, OptionsOutOfRange) {
   const auto fault = [](const WordPieceTrainerOptions& options) {
-    return message_of<ConfigError>([&] { WordPieceTrainer{options}; });
+    return error_of<ConfigError>([&] { WordPieceTrainer{options}; });
   };
   EXPECT_THAT(fault({.vocab_size = 5}),
               HasSubstr("--vocab-size 5 is out of range: WordPiece takes 6"));

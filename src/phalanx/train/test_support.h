@@ -189,7 +189,7 @@ class RunTest : public testing::Test {
     const auto file = directory_ / save / "metrics.jsonl";
     return std::filesystem::exists(file) ? read_file(file) : std::string();
   }
-  // Iterations of which there are checkpoints.
+  // The iterations that have a checkpoint.
   std::vector<std::int64_t> iterations(const std::string& save) const {
     std::vector<std::int64_t> found;
     for (const auto& saved : saved_checkpoints(path(save))) found.push_back(saved.iteration);
@@ -197,7 +197,7 @@ class RunTest : public testing::Test {
   }
 
   static void train(const TrainConfig& c) { EXPECT_EQ(pretrain(c), RunEnd::kFinished); }
-  // Why the run is refused.
+  // The ConfigError's message, or "no error".
   static std::string refusal(const TrainConfig& c) {
     return error_of<ConfigError>([&] { pretrain(c); });
   }

@@ -19,7 +19,7 @@ namespace phalanx {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NonFinite, pass, microbatch, stage, unit, unit_name, step,
                                    tensor, input, weight)
-// But for `first`.
+// Without `first`, which is optional.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NanEvidence, rank, failed, failed_again, loss, loss_again,
                                    gradient, weight, gradient_again)
 

@@ -9,14 +9,14 @@ struct NormSize {
   std::int64_t rows, h;
 };
 
-// What a case varies beside its size.
+// The options of a case.
 struct Variant {
-  bool has_mean = false;  // a layer norm; or an RMS norm
+  bool has_mean = false;  // true: layer norm; false: RMS norm
   bool zero_centred = false;
   bool fp32_residual = false;
   bool has_residual = true;
   bool in_place = false;  // dx is the residual
-  double mean = 0.0;      // of the rows: one far from 0 costs digits, units of them
+  double mean = 0.0;      // the mean of the rows; a large mean costs accuracy
   // Without vectors a sum has few parts, of a thousand squares each.
   double units = 32;
 

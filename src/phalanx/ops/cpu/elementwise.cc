@@ -244,5 +244,6 @@ void execute(CpuDevice& device, const ops::Fill& op, const Tensor& /*scratch*/) 
   HWY_DYNAMIC_DISPATCH(fill)
   (device, op.x.data(), op.x.bytes(), pattern_of(op.x.dtype, op.value));
 }
+
 }  // namespace phalanx::cpu
 #endif  // HWY_ONCE

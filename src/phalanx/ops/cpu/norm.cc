@@ -1,6 +1,5 @@
-// Layer norms and, without kMean, root-mean-square norms. T is the storage type, Stream that of
-// what is normalised. Rows are independent and stay in the first-level cache between the passes
-// over them; sums over rows go through partial sums per block of rows.
+// Layer norms (kMean) and RMS norms. T is the storage type; Stream is the type of x. A row stays in
+// the first-level cache between passes. Sums over rows use one partial sum per block of rows.
 
 // clang-format off
 #include "phalanx/ops/cpu/targets.h"
@@ -23,7 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
-// What a normalised row is multiplied by. Adding -0 leaves every number as it is.
+// The factor of a normalised row: weight, or 1 + weight. Adding -0 changes no number.
 template <typename T>
 struct NormWeight {
   const T* data;
@@ -52,11 +51,11 @@ HWY_INLINE void store_gradient(Lanes lanes, FloatVector gradient, const Stream* 
 // Sums within a row that are few enough for several rows in registers.
 using RowTerms = Sums<float, 16>;
 
-// Rows whose sums fit in registers; they are added to the column sums one after the other.
+// The number of rows whose sums fit in registers. Rows are added to the column sums in order.
 inline constexpr int kRowsTogether = kMaxLanes >= 16 ? 4 : 2;
 
-// Column sums over all rows from those of every block of rows, which lie one behind the other in
-// `partial`; they are added in the order of the blocks.
+// Adds the column sums of all blocks of rows, which are adjacent in `partial`, in the order of the
+// blocks.
 template <std::size_t kSums>
 HWY_INLINE void join_blocks(const CpuDevice& device, const float* partial, std::int64_t blocks,
                             std::int64_t columns, const std::array<float*, kSums>& sums) {
@@ -217,7 +216,7 @@ HWY_INLINE void backward_row(const BackwardOperands<kMean, T, Stream>& in, std::
   Stream* dx = in.dx[r];
   for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
     const auto normalised = hn::Mul(centred<kMean>(lanes, x + i, mean), rstd);
-    // As in the sums: with a single column nothing must remain.
+    // The same product as in the sums, so a row with one column has gradient 0.
     auto scaled = hn::Mul(lanes.load(dy + i), in.weight.load(lanes, i));
     if constexpr (kMean) scaled = hn::Sub(scaled, mean_gradient);
     const auto gradient = hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, scaled));

@@ -6,7 +6,7 @@
 namespace phalanx::ref {
 namespace {
 
-// Of every row; RMS norms have no means, and 0 stands for them.
+// The mean of every row; 0 for an RMS norm.
 Array means_of(const Tensor& mean, std::int64_t rows) { return mean ? read(mean) : Array({rows}); }
 
 template <typename Op>

@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Why the schedule is refused.
+// The error of the request, or "no error".
 std::string refusal(std::string_view kind, const ScheduleRequest& request) {
   return error_of<ConfigError>([&] { make_schedule(kind, request); });
 }
@@ -82,6 +82,7 @@ TEST(ScheduleKinds, RefuseWhatHasNoOrder) {
       {"interleaved", {.ranks = 4, .microbatches = 8, .chunks = -1}, "at least 1 for each rank"},
       {"interleaved", {.ranks = 1, .microbatches = 8}, "at least 2 ranks"},
       {"interleaved", {.ranks = 1, .microbatches = 8, .chunks = 3}, "at least 2 ranks"},
+      {"looped-bfs", {.ranks = 1, .microbatches = 8, .chunks = 3}, "at least 2 ranks"},
       {"interleaved", {.ranks = 4, .microbatches = 8, .group_size = -1}, "at least 1"},
       {"dualpipe", {.ranks = 3, .microbatches = 8}, "even number of ranks"},
       {"dualpipe", {.ranks = 4, .microbatches = 9}, "even number of microbatches"},
@@ -150,7 +151,7 @@ TEST(ScheduleKinds, WeightVersionsOfPipedream2bw) {
   EXPECT_THROW(verify(double_buffered(12, 2)), ConfigError);
 }
 
-// Of every pair the forward pass, and the backward pass behind it is of the other stream.
+// A pair is a forward pass and the next backward pass, which belongs to the other chunk.
 TEST(ScheduleKinds, PairsOfDualpipe) {
   for (const char* kind : {"dualpipe", "dualpipe-v"}) {
     const Schedule schedule = schedule_of(kind, 4, 8);

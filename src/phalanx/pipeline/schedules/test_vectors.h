@@ -1,6 +1,6 @@
 #pragma once
-// What is known of every kind: its numbers and, for 4 ranks and 8 microbatches, its lists, as
-// docs/schedules.md and the papers have them. (The asynchronous kinds have the lists of 1f1b, and
+// The expected numbers of every kind, and its lists for 4 ranks and 8 microbatches, from
+// docs/schedules.md and the papers. (The asynchronous kinds have the lists of 1f1b, and
 // "auto" searches for its own.) The tests of all kinds walk this table: a new kind gets an entry.
 
 #include <string_view>

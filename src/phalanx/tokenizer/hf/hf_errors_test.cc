@@ -12,7 +12,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using tokenizer_test::message_of;
 
 constexpr std::string_view kModel = R"({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []})";
 
@@ -32,7 +31,7 @@ struct Case {
 template <typename Expected>
 void expect_errors(const std::vector<Case>& cases) {
   for (const auto& [json, path, says] : cases) {
-    EXPECT_THAT(message_of<Expected>([&] { load(json); }),
+    EXPECT_THAT(error_of<Expected>([&] { load(json); }),
                 AllOf(HasSubstr("t.json: " + path + ": "), HasSubstr(says)))
         << json;
   }
@@ -143,7 +142,7 @@ TEST(TokenizerJson, NamesTheFault) {
 
 TEST(TokenizerJson, InvalidJson) {
   const auto error = [](const std::string& json) {
-    return message_of<DataError>([&] { load(json); });
+    return error_of<DataError>([&] { load(json); });
   };
   for (const std::string json :
        {"", "{", "{\"a\": }", "nul", "{\"a\": 1e999}", "{\"a\": \"\xff\"}"}) {
@@ -162,7 +161,7 @@ TEST(TokenizerJson, InvalidJson) {
   EXPECT_LT(error(junk).size(), 400U);
   EXPECT_LT(error("\"" + junk + "\"").size(), 400U);
   const std::string type = with("", fmt::format(R"({{"type": "{}"}})", junk));
-  EXPECT_LT(message_of<ConfigError>([&] { load(type); }).size(), 400U);
+  EXPECT_LT(error_of<ConfigError>([&] { load(type); }).size(), 400U);
   const std::string merges = fmt::format(R"({{"vocab": {{}}, "merges": ["{} a"]}})", junk);
   EXPECT_LT(error(with("", merges)).size(), 400U);
 }

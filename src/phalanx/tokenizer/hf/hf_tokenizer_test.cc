@@ -15,7 +15,6 @@ using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using tokenizer_test::message_of;
 using tokenizer_test::TemporaryDirectory;
 
 using Ids = std::vector<std::int32_t>;
@@ -157,7 +156,7 @@ TEST(HuggingFaceTokenizer, UnknownCharactersAndWholePieces) {
   EXPECT_THAT(without.encode("axb"), ElementsAre(1, 0));
   const auto elsewhere = plain_bpe(R"({"a": 0})", R"("unk_token": "?")");
   EXPECT_THAT(elsewhere.encode("aa"), ElementsAre(0, 0));
-  EXPECT_THAT(message_of<DataError>([&] { elsewhere.encode("ab"); }),
+  EXPECT_THAT(error_of<DataError>([&] { elsewhere.encode("ab"); }),
               AllOf(HasSubstr("$.model.unk_token"), HasSubstr("\"?\"")));
 
   for (const auto& [ignore, expected] : {std::pair("false", Ids{3, 2}), {"true", Ids{4}}}) {
@@ -193,7 +192,7 @@ TEST(HuggingFaceTokenizer, Unigram) {
   EXPECT_THAT(tie.encode("aaa"), ElementsAre(0, 1));  // the piece that starts first wins a tie
   const auto strict = tokenizer_of(file_of(R"({"type": "Unigram", "vocab": [["a", -1]]})"));
   EXPECT_THAT(strict.encode("aa"), ElementsAre(0, 0));
-  EXPECT_THAT(message_of<DataError>([&] { strict.encode("ab"); }), HasSubstr("no unk_id"));
+  EXPECT_THAT(error_of<DataError>([&] { strict.encode("ab"); }), HasSubstr("no unk_id"));
 }
 
 // 256 symbols, then "he" 256.
@@ -242,8 +241,8 @@ TEST(HuggingFaceTokenizer, UnusedIdsAreEmptyPieces) {
   EXPECT_EQ(tokenizer.piece(5), "");
   EXPECT_EQ(tokenizer.decode(Ids{0, 5, 9, 3}), "a <s> b");  // no decoder: blanks between
   for (const std::int32_t id : {-1, 10}) {
-    EXPECT_THAT(message_of<DataError>([&] { tokenizer.piece(id); }), HasSubstr("0 to 9"));
-    EXPECT_THAT(message_of<DataError>([&] { tokenizer.decode(Ids{id}); }), HasSubstr("0 to 9"));
+    EXPECT_THAT(error_of<DataError>([&] { tokenizer.piece(id); }), HasSubstr("0 to 9"));
+    EXPECT_THAT(error_of<DataError>([&] { tokenizer.decode(Ids{id}); }), HasSubstr("0 to 9"));
   }
 }
 
@@ -282,11 +281,11 @@ TEST(HuggingFaceTokenizer, ReadsSpecialTokensOfNeighbouringFiles) {
   EXPECT_EQ(HuggingFaceTokenizer(path).special_tokens().decoder_start, 3);
 
   directory.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
-  EXPECT_THAT(message_of<DataError>([&] { HuggingFaceTokenizer{path}; }),
+  EXPECT_THAT(error_of<DataError>([&] { HuggingFaceTokenizer{path}; }),
               AllOf(HasSubstr("tokenizer_config.json: $.eos_token"), HasSubstr("\"<end>\"")));
   directory.write("tokenizer_config.json", R"({})");
   directory.write("config.json", R"({"eos_token_id": 4})");
-  EXPECT_THAT(message_of<DataError>([&] { HuggingFaceTokenizer{path}; }),
+  EXPECT_THAT(error_of<DataError>([&] { HuggingFaceTokenizer{path}; }),
               HasSubstr("config.json: $.eos_token_id"));
 }
 

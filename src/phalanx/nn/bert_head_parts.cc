@@ -1,4 +1,4 @@
-#include "phalanx/nn/bert_pooler.h"
+#include "phalanx/nn/bert_head_parts.h"
 
 #include "phalanx/nn/vocabulary_projection.h"
 #include "phalanx/ops/elementwise.h"
