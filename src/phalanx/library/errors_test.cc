@@ -63,7 +63,7 @@ TEST(Errors, AreOfFlags) {
   expect_error(phalanx_plan(with_flag("seq-length", "many").c_str()), 64, "--seq-length");
   // A line for each fault.
   Json flags = tiny_shape();
-  flags["hidden-size"] = 33;
+  flags["seq-length"] = 0;
   flags["lr"] = -1;
   const Answer two = phalanx_plan(request_of(flags).c_str());
   EXPECT_EQ(two.code, 78);
@@ -74,7 +74,7 @@ TEST(Errors, AreOfWhatPrintsNoDocument) {
   expect_error(phalanx_plan(R"({"arguments": ["gpt", "--help"]})"), 64, "--help prints no JSON");
   expect_error(phalanx_plan(with_flag("print-yaml", true).c_str()), 64, "--print-yaml");
   expect_error(phalanx_run(with_flag("print-yaml", true).c_str(), nullptr, nullptr, nullptr), 64,
-               "is required");
+               "must be given");
 }
 
 TEST(Errors, AreOfFiles) {
