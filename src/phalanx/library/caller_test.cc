@@ -88,7 +88,7 @@ class Caller : public testing::Test {
 TEST_F(Caller, IsUnchanged) {
   // The only rank takes all cores; two ranks are bound to theirs.
   const auto cores = std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
-  Json alone = tiny_flags();
+  Json alone = tiny_flags(write_tiny_data(scratch_.path()));
   alone.update({{"train-iters", 1}, {"eval-iters", 0}, {"threads-per-rank", cores}});
   Json pair = alone;
   alone.update({{"save", scratch_ / "run"}, {"save-interval", 1}});

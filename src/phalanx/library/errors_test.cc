@@ -28,8 +28,10 @@ std::string with_flag(const std::string& name, const Json& value) {
 
 TEST(Errors, AreOfTheRequest) {
   expect_error(phalanx_plan(nullptr), 64, "the request is NULL");
-  expect_error(phalanx_plan("{\"model\": "), 64, "the request is no JSON");
-  expect_error(phalanx_plan("\"\xff\""), 64, "the request is no JSON");
+  expect_error(phalanx_plan("{\"model\": "), 64, "the request: not JSON at byte");
+  expect_error(phalanx_plan("\"\xff\""), 64, "the request: not JSON at byte");
+  expect_error(phalanx_plan(R"({"model": "gpt", "model": "bert"})"), 64,
+               R"(the request: the key "model" comes twice)");
   expect_error(phalanx_plan("[1]"), 64, "the request is [1]: give a JSON object");
   expect_error(phalanx_plan(R"({"model": "gpt", "flag": {}})"), 64,
                "the request has \"flag\", which is not known here: it may have arguments, flags, "
@@ -126,14 +128,14 @@ TEST(Errors, AreOfRuns) {
   const auto run = [](Json flags) {
     return phalanx_run(request_of(flags).c_str(), nullptr, nullptr, nullptr);
   };
-  Json flags = tiny_flags();
+  Json flags = tiny_flags("data");
   flags["exit-signal"] = "SIGUSR1";
   expect_error(run(flags), 78, "--exit-signal SIGUSR1: a run inside another program");
-  flags = tiny_flags();
+  flags = tiny_flags("data");
   flags["load"] = "/nowhere/at/all";
   flags["exit-on-missing-checkpoint"] = true;
   EXPECT_NE(Answer(run(flags)).code, 0);
-  flags = tiny_flags();
+  flags = tiny_flags("data");
   flags["print-yaml"] = true;
   expect_error(run(flags), 64, "--print-yaml: a run prints nothing");
   expect_error(phalanx_run(R"({"arguments": ["gpt", "--help"]})", nullptr, nullptr, nullptr), 64,

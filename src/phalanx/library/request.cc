@@ -10,12 +10,13 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/checkpoint/strict_json.h"
 #include "phalanx/flags/flag_spec.h"
 
 namespace phalanx {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // A value as messages show it.
 std::string shown(const Json& value) {
@@ -134,9 +135,9 @@ std::string given_text(const char* text, std::string_view name) {
 Request::Request(const char* text) : members_(std::make_unique<Members>()) {
   const std::string given = given_text(text, "the request");
   try {
-    members_->json = Json::parse(given);
-  } catch (const Json::exception& fault) {
-    throw UsageError("the request is no JSON: {}", fault.what());
+    members_->json = parse_strict_json(given, "the request");
+  } catch (const DataError& fault) {
+    throw UsageError("{}", fault.what());
   }
   if (!members_->json.is_object()) {
     throw UsageError("the request is {}: give a JSON object", shown(members_->json));

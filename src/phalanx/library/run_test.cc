@@ -58,7 +58,7 @@ class Runs : public testing::Test {
   ~Runs() override { phalanx_set_log(nullptr, nullptr); }
 
   Json flags(const std::string& save, const Json& others = Json::object()) const {
-    Json result = tiny_flags();
+    Json result = tiny_flags(data_);
     result["save"] = scratch_ / save;
     result["load"] = scratch_ / save;
     result["save-interval"] = 6;
@@ -74,6 +74,7 @@ class Runs : public testing::Test {
   }
 
   const TemporaryDirectory scratch_{"runs"};
+  const std::string data_ = write_tiny_data(scratch_.path());
 };
 
 Json ended(const char* end, std::int64_t iteration) {
@@ -125,7 +126,7 @@ TEST_F(Runs, AreStoppedBeforeTheyBegin) {
 TEST_F(Runs, WithoutADirectoryKeepNothing) {
   Told told;
   told.stops_after = 1;
-  EXPECT_EQ(run(tiny_flags(), told), ended("stopped", 1));
+  EXPECT_EQ(run(tiny_flags(data_), told), ended("stopped", 1));
 }
 
 TEST_F(Runs, GoOnBesideEachOther) {
