@@ -84,8 +84,10 @@ class _Run:
         self.events: queue.SimpleQueue[Optional[_Event]] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.outcome: _Outcome = RuntimeError("the run has not ended")
+        # Thread.join() would not do: interrupted once, it takes the thread for ended.
+        self.ended = threading.Event()
         # A daemon: the interpreter waits for it in _end_runs(), which Ctrl-C ends.
-        self.thread = threading.Thread(target=self._train, name="phalanx run", daemon=True)
+        self._thread = threading.Thread(target=self._train, name="phalanx run", daemon=True)
 
     def _train(self) -> None:
         try:
@@ -97,6 +99,7 @@ class _Run:
             with _lock:
                 _runs.discard(self)
             self.events.put(None)
+            self.ended.set()
 
     def _tell(self, kind: Optional[bytes], text: Optional[bytes], data: Optional[int]) -> int:
         """Called by a thread of the run, which waits for the callback's answer."""
@@ -111,7 +114,7 @@ class _Run:
     def start(self) -> None:
         with _lock:
             _runs.add(self)
-        self.thread.start()
+        self._thread.start()
 
     def leave(self) -> None:
         """The run stops by itself: nobody listens to it any more."""
@@ -132,7 +135,7 @@ def _end_runs() -> None:
         for run in runs:
             run.leave()
         for run in runs:
-            run.thread.join()
+            run.ended.wait()
         stop_logging()
     except KeyboardInterrupt:
         sys.stdout.flush()
@@ -172,8 +175,7 @@ def _listen(
 def _wait_for_end(run: _Run) -> None:
     """Waits until a run that shall stop has saved. A second Ctrl-C leaves it to itself."""
     run.leave()
-    while run.thread.is_alive():
-        run.thread.join()
+    run.ended.wait()
 
 
 def pretrain(
