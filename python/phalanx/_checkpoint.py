@@ -27,7 +27,7 @@ class Checkpoint(Closable, _Base):
 
     >>> checkpoint = phalanx.Checkpoint("run")
     >>> checkpoint.iteration, checkpoint["final_norm.weight"].shape
-    (200, (128,))
+    (20, (32,))
     """
 
     _kind = "checkpoint"

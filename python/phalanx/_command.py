@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import Any, Sequence, Union
 
 from ._library import call, check_computes_here, to_request
 from ._requests import FlagValue, to_flags, to_words
@@ -24,22 +24,27 @@ class CommandOutput:
 
 def command(
     command: Union[str, Sequence[str]],
-    *,
-    arguments: Optional[Sequence[Any]] = None,
+    *arguments: Any,
     standard_input: str = "",
     **flags: FlagValue,
 ) -> CommandOutput:
     """Runs a command of the program that ends by itself: "preprocess-data", "dataset info", ...
 
-    >>> phalanx.command("train-tokenizer", input="book.txt", vocab_size=4096, output="tok")
-    >>> phalanx.command("dataset info", arguments=["book_text_document", "--json"]).json()
+    Words follow the command as they are, behind them come flags. What the command prints for
+    people stands in `output`; with json=True `json()` reads it.
+
+    >>> phalanx.command("train-tokenizer", input="book.txt", vocab_size=300, output="tok").status
+    0
+    >>> phalanx.command("dataset info", "book_text_document", json=True).json()["documents"]
+    100
     """
     check_computes_here()
     words = command.split() if isinstance(command, str) else list(command)
-    request: Dict[str, Any] = {"command": words, "input": standard_input}
-    if arguments is not None:
-        request["arguments"] = to_words(arguments)
-    if flags:
-        request["flags"] = to_flags(flags)
+    request = {
+        "command": words,
+        "arguments": to_words(arguments),
+        "flags": to_flags(flags),
+        "input": standard_input,
+    }
     answer = call("phalanx_command", to_request(request))
     return CommandOutput(answer["status"], answer["output"])

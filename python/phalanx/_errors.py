@@ -33,9 +33,10 @@ class PhalanxError(Exception):
     """A call that failed: `code` is an ExitCode, `message` has one line for each fault.
 
     >>> try:
-    ...     phalanx.plan("gpt", num_layers=-1)
+    ...     phalanx.Dataset("nothing")
     ... except phalanx.PhalanxError as error:
-    ...     print(error.code == phalanx.ExitCode.USAGE, error.message)
+    ...     print(repr(error.code), error.message)
+    <ExitCode.INPUT_MISSING: 66> nothing...
     """
 
     def __init__(self, code: int, message: str) -> None:

@@ -31,8 +31,10 @@ def generate(
 ) -> Union[Document, List[Document]]:
     """Text from a checkpoint: the document of `phalanx generate --json` of a prompt, or of each.
 
-    >>> phalanx.generate("run", "In the beginning", max_tokens=20, temperature=0)["text"]
-    ' God created the heaven and the earth'
+    >>> phalanx.generate("run", "The 3", max_tokens=3, temperature=0)["text"]
+    ' said'
+    >>> [answer["finish"] for answer in phalanx.generate("run", ["The 3", "said"], max_tokens=2)]
+    ['length', 'length']
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     documents = _documents("phalanx_generate", {"load": load, "prompts": texts}, flags)
@@ -61,8 +63,8 @@ def score(
     """The log probability of each token: the document of `phalanx score --json` of a text, or of
     each. tokens=[[...], ...] has token ids instead of texts.
 
-    >>> phalanx.score("run", "And the 3 said")["loss"]
-    3.902979
+    >>> phalanx.score("run", "The 3 said")["loss"]
+    3.9...
     """
     if (texts is None) == (tokens is None):
         raise TypeError("give texts, or tokens=[[...], ...]")

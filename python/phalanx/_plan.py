@@ -41,9 +41,9 @@ def format_bytes(count: int) -> str:
 class Plan(Document):
     """The memory plan of a run: the document of `phalanx plan --json`, as a mapping.
 
-    >>> plan = phalanx.plan("gpt", num_layers=2, hidden_size=64, ...)
-    >>> plan["model"]["parameters"], plan.ranks[0]["bytes"]["total"]
-    (133248, 5336064)
+    >>> plan = phalanx.plan("gpt", **flags)
+    >>> plan["model"]["layers"], plan.ranks[0]["bytes"]["parameters"]
+    (1, 93184)
     """
 
     @property
@@ -88,8 +88,8 @@ def plan(
     """Plans the memory of a run, which is not started: `phalanx plan`.
 
     >>> phalanx.plan("gpt", num_layers=2, hidden_size=64, num_attention_heads=2, seq_length=32,
-    ...              max_position_embeddings=32, vocab_size=512, micro_batch_size=2).total_bytes
-    5336064
+    ...              max_position_embeddings=32, micro_batch_size=2, world_size=2)
+    Plan(gpt, 3,320,640 parameters, 2 ranks, at most 1 MiB on a rank)
     """
     return Plan(call("phalanx_plan", to_request(request_of(model, arguments, flags))))
 

@@ -18,7 +18,8 @@ class Report:
     A notebook shows it.
 
     >>> phalanx.Report("run").save("report.html")
-    >>> phalanx.Report(["run", "other"])
+    >>> len(phalanx.Report(["run", "run"]).html) > 1000
+    True
     """
 
     def __init__(self, directories: Union[_Path, Sequence[_Path]]) -> None:

@@ -64,11 +64,8 @@ def to_words(arguments: Sequence[Any]) -> List[str]:
 def request_of(
     model: str, arguments: Optional[Sequence[Any]], flags: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """The request of a command for a model: by words or by flags."""
-    if arguments is None:
-        return {"model": model, "flags": to_flags(flags)}
-    if flags:
-        raise TypeError(
-            f"arguments and {', '.join(flags)} are both given: write all flags in one way"
-        )
-    return {"arguments": [model, *to_words(arguments)]}
+    """The request of a command for a model. Flags come behind the words, and win over them."""
+    request: Dict[str, Any] = {"model": model, "flags": to_flags(flags)}
+    if arguments is not None:
+        request["arguments"] = to_words(arguments)
+    return request

@@ -28,9 +28,9 @@ class Stop:
     The run sees it after its iteration, saves if it has a directory, and pretrain() returns.
 
     >>> stop = phalanx.Stop()
-    >>> signal.signal(signal.SIGTERM, lambda *_: stop.request())
-    >>> phalanx.pretrain("gpt", stop=stop, save="run", ...).end
-    'preempted'
+    >>> before = signal.signal(signal.SIGTERM, lambda *_: stop.request())
+    >>> phalanx.pretrain("gpt", stop=stop, **flags).end
+    'finished'
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class RunResult:
     """How a run ended: `end` is "finished", "preempted" or "stopped".
 
     >>> phalanx.pretrain("gpt", **flags)
-    RunResult(end='finished', iteration=200, consumed_samples=3200)
+    RunResult(end='finished', iteration=20, consumed_samples=80)
     """
 
     end: str
@@ -191,7 +191,7 @@ def pretrain(
 
     Flags are those of `phalanx pretrain`: num_layers=2 is --num-layers 2, True gives the flag
     alone, False and None leave it out, a list gives one word for each element. arguments=[...]
-    has the words of a command line instead.
+    has words of a command line; keywords win over them.
 
     on_step(step) is called after each iteration with its line of metrics.jsonl, as a dict;
     on_event(type, event) with every event: "begin", "iteration", "evaluation", "note", "end".
@@ -204,8 +204,10 @@ def pretrain(
     Ctrl-C ends the process there with 130.
 
     >>> losses = []
-    >>> phalanx.pretrain("gpt", lambda step: losses.append(step["lm_loss"]), num_layers=2, ...)
-    RunResult(end='finished', iteration=200, consumed_samples=3200)
+    >>> phalanx.pretrain("gpt", lambda step: losses.append(step["lm_loss"]), **flags)
+    RunResult(end='finished', iteration=20, consumed_samples=80)
+    >>> len(losses)
+    20
     """
     check_computes_here()
     request = to_request(request_of(model, arguments, flags))

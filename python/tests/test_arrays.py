@@ -33,7 +33,7 @@ def file_at(address: int) -> str:
 class Datasets(unittest.TestCase):
     def test_is_a_sequence_of_arrays(self) -> None:
         dataset = phalanx.Dataset(dataset_prefix())
-        info = phalanx.command("dataset info", arguments=[dataset_prefix(), "--json"]).json()
+        info = phalanx.command("dataset info", dataset_prefix(), json=True).json()
         self.assertEqual(len(dataset), info["sequences"])
         self.assertEqual((dataset.documents, dataset.tokens), (info["documents"], info["tokens"]))
         self.assertEqual(sum(len(sequence) for sequence in dataset), dataset.tokens)

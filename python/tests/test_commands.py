@@ -28,7 +28,8 @@ class Plans(unittest.TestCase):
         document = json.loads(printed("plan", "gpt", "--json", *words(flags)))
         plan = phalanx.plan("gpt", **flags)
         self.assertEqual(plan.to_dict(), document)
-        self.assertEqual(phalanx.plan("gpt", arguments=words(flags)).to_dict(), document)
+        mixed = phalanx.plan("gpt", arguments=[*words(flags), "--num-layers", "9"], num_layers=1)
+        self.assertEqual(mixed.to_dict(), document)
         self.assertEqual(len(plan.ranks), 2)
         self.assertEqual(plan.total_bytes, 2 * plan.largest_rank_bytes)
         self.assertEqual(plan.parameters, document["model"]["parameters"])
@@ -77,7 +78,7 @@ class Commands(unittest.TestCase):
         )
 
     def test_words_and_standard_input(self) -> None:
-        output = phalanx.command("dataset info", arguments=[dataset_prefix(), "--json"])
+        output = phalanx.command("dataset info", dataset_prefix(), json=True)
         self.assertEqual(output.status, 0)
         self.assertEqual(output.output, printed("dataset", "info", dataset_prefix(), "--json"))
         self.assertEqual(output.json()["documents"], 60)
@@ -88,7 +89,7 @@ class Commands(unittest.TestCase):
 
     def test_an_error(self) -> None:
         with self.assertRaises(phalanx.PhalanxError) as caught:
-            phalanx.command("dataset info", arguments=["/nowhere/x"])
+            phalanx.command("dataset info", "/nowhere/x")
         self.assertEqual(caught.exception.code, phalanx.ExitCode.INPUT_MISSING)
 
     def test_report(self) -> None:

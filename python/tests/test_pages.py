@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import json
+import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Any, Dict
 
 import phalanx
 
@@ -39,20 +43,36 @@ class Notebooks(unittest.TestCase):
 
 class Page(unittest.TestCase):
     @needs_numpy
-    def test_the_tutorial_runs(self) -> None:
+    def test_the_tutorial_and_the_examples_run(self) -> None:
         tutorial = PAGE.read_text().split("\n## Reference")[0]
         blocks = re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)
         self.assertGreater(len(blocks), 4)
         before = os.getcwd()
+        terminates = signal.getsignal(signal.SIGTERM)
         with tempfile.TemporaryDirectory() as directory:
             os.chdir(directory)
             try:
-                names: dict = {}
+                names: Dict[str, Any] = {}
                 with contextlib.redirect_stdout(io.StringIO()):
                     for block in blocks:
                         exec(compile(block, "docs/python.md", "exec"), names)
+                self.run_examples(names)
             finally:
                 os.chdir(before)
+                signal.signal(signal.SIGTERM, terminates)
+                phalanx.set_logging(False)
+
+    def run_examples(self, names: Dict[str, Any]) -> None:
+        """The examples of the docstrings, behind the tutorial."""
+        names.update(logging=logging, signal=signal, tokenizer=phalanx.Tokenizer(load="run"))
+        finder = doctest.DocTestFinder()
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        failures = io.StringIO()
+        for name in phalanx.__all__:
+            for test in finder.find(getattr(phalanx, name), name, globs=names):
+                runner.run(test, out=failures.write)
+        self.assertEqual(failures.getvalue(), "")
+        self.assertGreater(runner.tries, 20)
 
     def test_the_reference_is_of_the_docstrings(self) -> None:
         tool = ROOT / "tools" / "draw-python-page"

@@ -43,8 +43,9 @@ class Flags(unittest.TestCase):
         self.assertIs(_requests.to_flags(flags)["c"], True)
 
     def test_words(self) -> None:
-        request = _requests.request_of("gpt", ["--lr", 1e-3, pathlib.Path("x")], {})
-        self.assertEqual(request, {"arguments": ["gpt", "--lr", "0.001", "x"]})
+        request = _requests.request_of("gpt", ["--lr", 1e-3, pathlib.Path("x")], {"seed": 1})
+        words = ["--lr", "0.001", "x"]
+        self.assertEqual(request, {"model": "gpt", "arguments": words, "flags": {"seed": 1}})
 
     def test_what_is_no_flag(self) -> None:
         for flags, message in (
@@ -55,8 +56,6 @@ class Flags(unittest.TestCase):
         ):
             with self.assertRaisesRegex((TypeError, ValueError), message):
                 _requests.to_flags(flags)
-        with self.assertRaisesRegex(TypeError, "arguments and lr are both given"):
-            phalanx.plan(arguments=["--lr", "1"], lr=1)
         with self.assertRaisesRegex(TypeError, "arguments is one text"):
             phalanx.plan(arguments="--lr 1")
 
