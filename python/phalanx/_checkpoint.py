@@ -51,7 +51,7 @@ class Checkpoint(Closable, _Base):
 
     @property
     def manifest(self) -> Dict[str, Any]:
-        """The document manifest.json of the checkpoint."""
+        """The document manifest.json of the checkpoint, without its list of tensors."""
         return self._manifest
 
     @property

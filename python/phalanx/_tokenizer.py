@@ -74,11 +74,28 @@ class Tokenizer(Closable):
 
     # A text is a sequence of texts, too: the first signature counts.
     @overload
-    def encode(self, text: str) -> List[int]: ...  # type: ignore[overload-overlap]
+    def encode(  # type: ignore[overload-overlap]
+        self, text: str, *, parse_special_tokens: bool = ..., add_special_tokens: bool = ...
+    ) -> List[int]: ...
     @overload
-    def encode(self, text: Sequence[str]) -> List[List[int]]: ...
-    def encode(self, text: Union[str, Sequence[str]]) -> Union[List[int], List[List[int]]]:
-        """The ids of a text, or of each text of a list. Nothing in it is read as a special token.
+    def encode(
+        self,
+        text: Sequence[str],
+        *,
+        parse_special_tokens: bool = ...,
+        add_special_tokens: bool = ...,
+    ) -> List[List[int]]: ...
+    def encode(
+        self,
+        text: Union[str, Sequence[str]],
+        *,
+        parse_special_tokens: bool = False,
+        add_special_tokens: bool = False,
+    ) -> Union[List[int], List[List[int]]]:
+        """The ids of a text, or of each text of a list.
+
+        parse_special_tokens: special tokens written in a text become their ids.
+        add_special_tokens: adds the tokens that the tokenizer puts around a text.
 
         >>> tokenizer.encode("The 3 said")
         [1, 2]
@@ -89,28 +106,38 @@ class Tokenizer(Closable):
         for one in texts:
             if not isinstance(one, str):
                 raise TypeError(f"encode() takes texts, not a {type(one).__name__}")
-        request = to_request({"texts": texts})
+        request = to_request(
+            {
+                "texts": texts,
+                "parse_special_tokens": parse_special_tokens,
+                "add_special_tokens": add_special_tokens,
+            }
+        )
         ids: List[List[int]] = self._opened().call("phalanx_tokenize", request)["ids"]
         return ids[0] if isinstance(text, str) else ids
 
     @overload
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = ...) -> str: ...
     @overload
-    def decode(self, ids: Sequence[Sequence[int]]) -> List[str]: ...
+    def decode(
+        self, ids: Sequence[Sequence[int]], *, skip_special_tokens: bool = ...
+    ) -> List[str]: ...
     @overload
-    def decode(self, ids: npt.NDArray[Any]) -> Any: ...
-    def decode(self, ids: Any) -> Union[str, List[str]]:
+    def decode(self, ids: npt.NDArray[Any], *, skip_special_tokens: bool = ...) -> Any: ...
+    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> Union[str, List[str]]:
         """The text of a list of ids, or of each list of several. NumPy arrays will do.
+
+        skip_special_tokens: leaves special tokens out of the text.
 
         >>> tokenizer.decode(tokenizer.encode("behold"))
         'behold'
         """
         if getattr(ids, "ndim", 1) > 1 or (len(ids) > 0 and hasattr(ids[0], "__len__")):
-            return self._decode([_ids_of(one) for one in ids])
-        return self._decode([_ids_of(ids)])[0]
+            return self._decode([_ids_of(one) for one in ids], skip_special_tokens)
+        return self._decode([_ids_of(ids)], skip_special_tokens)[0]
 
-    def _decode(self, ids: List[List[int]]) -> List[str]:
-        request = to_request({"ids": ids})
+    def _decode(self, ids: List[List[int]], skip: bool) -> List[str]:
+        request = to_request({"ids": ids, "skip_special_tokens": skip})
         texts: List[str] = self._opened().call("phalanx_detokenize", request)["texts"]
         return texts
 

@@ -24,6 +24,11 @@ class Tokenizers(unittest.TestCase):
         self.assertEqual((tokenizer.decode([]), tokenizer.decode([[]])), ("", [""]))
         self.assertTrue(all(0 <= one < tokenizer.vocab_size for one in ids))
         self.assertIsInstance(tokenizer.special_tokens["eod"], int)
+        eod = tokenizer.special_tokens["eod"]
+        self.assertEqual(tokenizer.decode([*ids, eod], skip_special_tokens=True), text)
+        written = tokenizer.decode([eod])
+        self.assertEqual(tokenizer.encode(written, parse_special_tokens=True), [eod])
+        self.assertNotEqual(tokenizer.encode(written), [eod])
         if HAS_NUMPY:
             import numpy as np
 
