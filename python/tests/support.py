@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,12 +19,7 @@ import phalanx
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-try:
-    import numpy  # noqa: F401
-
-    HAS_NUMPY = True
-except ImportError:
-    HAS_NUMPY = False
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
 needs_numpy = unittest.skipUnless(HAS_NUMPY, "there is no NumPy")
 
