@@ -118,20 +118,26 @@ class Program(unittest.TestCase):
         )
         self.assertEqual(child.stdout, printed("version"))
 
-    def test_a_call_in_a_forked_child(self) -> None:
+    def test_calls_in_a_forked_child(self) -> None:
         child = run_python(
-            "import os, phalanx\n"
-            "phalanx.version()\n"
+            "import os, sys, phalanx\n"
+            "from tests.support import tiny\n"
+            "phalanx.pretrain(**tiny())\n"
+            "tokenizer = phalanx.Tokenizer(load=sys.argv[1])\n"
+            "ids = tokenizer.encode('said')\n"
             "if os.fork() == 0:\n"
+            "    assert tokenizer.encode('said') == ids\n"
+            "    assert phalanx.Tokenizer(load=sys.argv[1]).encode('said') == ids\n"
             "    try:\n"
             "        phalanx.pretrain()\n"
             "    except RuntimeError as error:\n"
-            "        print(phalanx.version(), error, flush=True)\n"
+            "        print(error, flush=True)\n"
             "    os._exit(0)\n"
-            "os.wait()\n"
+            "print(os.wait()[1])\n",
+            trained_run(),
         )
         out, err = child.communicate()
-        self.assertRegex(out, f"{phalanx.version()} this process was forked", err)
+        self.assertRegex(out, "this process was forked from one .*\n0\n", err)
 
 
 class Pickles(unittest.TestCase):
