@@ -32,7 +32,7 @@ def generate(
     """Text from a checkpoint: the document of `phalanx generate --json` of a prompt, or of each.
 
     >>> phalanx.generate("run", "The 3", max_tokens=3, temperature=0)["text"]
-    ' unto...'
+    ' said...'
     >>> [answer["finish"] for answer in phalanx.generate("run", ["The 3", "said"], max_tokens=2)]
     ['length', 'length']
     """

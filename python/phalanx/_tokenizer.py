@@ -37,7 +37,7 @@ class Tokenizer(Closable):
     >>> tokenizer.decode(tokenizer.encode("In the beginning"))
     'In the beginning'
     >>> phalanx.Tokenizer(load="run").vocab_size
-    282
+    280
     """
 
     _kind = "tokenizer"
@@ -68,7 +68,7 @@ class Tokenizer(Closable):
         """The ids of tokens with a meaning of their own, by name: "eod", "pad", "mask", ...
 
         >>> tokenizer.special_tokens["eod"]
-        281
+        279
         """
         return dict(self._special_tokens)
 
