@@ -52,7 +52,7 @@ TEST(ManPages, AreThereForEveryCommand) {
 TEST(ManPages, AreWellFormed) {
   const std::set<std::string> requests = {".TH", ".SH", ".SS", ".TP", ".PP", ".RS",
                                           ".RE", ".nf", ".fi", ".nh", ".ad", ".so"};
-  const std::regex escapes(R"(\\(f[BIR]|e|-|&|\((dq|aq|ga|ha|ti)))");
+  const std::regex escapes(R"(\\(f[BIR]|e|-|&|:|\((dq|aq|ga|ha|ti)))");
   const std::regex references(R"(\\fB([a-z\\-]+)\\fR\(1\))");
   const auto all = pages();
   for (const auto& [name, text] : all) {

@@ -79,7 +79,7 @@ std::string head_of(const FlagRow& row) {
   } else {
     std::vector<std::string> values;
     for (const std::string_view choice : choices) values.push_back(bold(choice));
-    text += fmt::format(" {}", fmt::join(values, "|"));
+    text += fmt::format(" {}", fmt::join(values, "|\\:"));  // where lines may break
   }
   return text + (row.type == FlagType::kList ? "..." : "");
 }
@@ -90,6 +90,18 @@ std::string entry(std::string_view head, std::string_view meaning) {
 
 std::string heading(std::string_view request, std::string_view title) {
   return fmt::format(".{} \"{}\"\n", request, literal(title));
+}
+
+// A sentence as the line of an index: "the first tokens".
+std::string index_line(std::string text) {
+  if (text.ends_with('.')) text.pop_back();
+  const auto is_between = [&](std::size_t at, char low, char high) {
+    return at < text.size() && text[at] >= low && text[at] <= high;
+  };
+  if (is_between(0, 'A', 'Z') && (is_between(1, 'a', 'z') || text.starts_with("A "))) {
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  }
+  return text;
 }
 
 std::string capitals(std::string_view text) {
@@ -135,7 +147,7 @@ std::string man_page(const ManPage& page) {
                                  literal(capitals(name)), literal(page.version));
   // Lines with calls and names of flags are not hyphenated, nor are they stretched.
   text += ".nh\n.ad l\n";
-  text += heading("SH", "NAME") + fmt::format("{} \\- {}\n", literal(name), literal(page.meaning));
+  text += heading("SH", "NAME") + fmt::format("{} \\- {}\n", literal(name), literal(index_line(page.meaning)));
   text += heading("SH", "SYNOPSIS") + call_line(page.usage);
   if (!page.description.empty()) {
     text += heading("SH", "DESCRIPTION") + line_of(ended(page.description));

@@ -20,7 +20,7 @@ TEST(ManPage, HasTheRowsThatWorkBySection) {
   flags.add({.name = "--path", .help = "Data", .value_name = "PREFIX"}, &paths);
   EXPECT_EQ(man_page({.command = "phalanx train",
                       .version = "1.2",
-                      .meaning = "train a model",
+                      .meaning = "Train a model.",
                       .usage = "phalanx train [PREFIX] FLAGS",
                       .description = "Trains a model",
                       .words = {{"PREFIX", "Of data"}},
@@ -51,7 +51,7 @@ A GPT.
 \fB\-\-num\-layers\fR \fIN\fR
 \&.5 of them. At least 1. Also \-\-depth. The default is 2.
 .TP
-\fB\-\-style\fR \fBlinear\fR|\fBcosine\fR
+\fB\-\-style\fR \fBlinear\fR|\:\fBcosine\fR
 \&\(aqtis a\eb \(tix. The default is linear.
 .TP
 \fB\-\-path\fR \fIPREFIX\fR...
