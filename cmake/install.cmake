@@ -50,16 +50,16 @@ phalanx_portable(phalanx "$ORIGIN/../lib")
 install(TARGETS phalanx_ucx LIBRARY DESTINATION lib/phalanx COMPONENT program)
 phalanx_portable(phalanx_ucx "$ORIGIN/..:$ORIGIN")
 
-# The library of the C interface: its name with a version is for programs that run, the plain one for the linker.
-if(TARGET phalanx_library)
-  install(TARGETS phalanx_library LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program
-          NAMELINK_COMPONENT c_interface)
-  phalanx_portable(phalanx_library "$ORIGIN")
-  install(FILES src/phalanx/library/phalanx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT c_interface)
-  file(RELATIVE_PATH prefix_of_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-  configure_file(cmake/phalanx.pc.in ${CMAKE_BINARY_DIR}/phalanx.pc @ONLY)
-  install(FILES ${CMAKE_BINARY_DIR}/phalanx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT c_interface)
-endif()
+# libphalanx.so, which programs in other languages link: phalanx::library, or pkg-config's phalanx. Its name with a version is
+# for programs that run, the plain one for the linker.
+set_target_properties(phalanx_library PROPERTIES EXPORT_NAME library)
+install(TARGETS phalanx_library EXPORT phalanx-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program
+        NAMELINK_COMPONENT c_interface)
+phalanx_portable(phalanx_library "$ORIGIN")
+install(FILES src/phalanx/library/phalanx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/phalanx/library COMPONENT c_interface)
+file(RELATIVE_PATH up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/phalanx.pc.in ${CMAKE_BINARY_DIR}/phalanx.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/phalanx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT c_interface)
 
 # What the program says of itself: pages of the manual and completion.
 set(pages ${CMAKE_BINARY_DIR}/pages)

@@ -8,8 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "phalanx/base/background_writer.h"
+#include "phalanx/base/log_receiver.h"
 
 namespace phalanx {
 namespace {
@@ -55,6 +57,8 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
 struct Log {
   std::shared_ptr<StandardErrorSink> sink = std::make_shared<StandardErrorSink>();
   spdlog::logger logger{"phalanx", sink};
+  std::mutex receiver_mutex;
+  LogReceiver receiver;
 
   Log() {
     logger.set_pattern("%v");
@@ -81,15 +85,39 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+// Whether there is a receiver, which has got the lines of the text then.
+bool give_to_receiver(LogLevel level, std::string_view text) {
+  thread_local bool is_receiving = false;
+  if (is_receiving) return false;
+  const std::lock_guard lock(log().receiver_mutex);
+  if (!log().receiver) return false;
+  if (!log().logger.should_log(to_spdlog(level))) return true;
+  is_receiving = true;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    log().receiver(level, text.substr(0, end));
+    if (end == std::string_view::npos || end + 1 == text.size()) break;
+    text.remove_prefix(end + 1);
+  }
+  is_receiving = false;
+  return true;
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) { log().logger.set_level(to_spdlog(level)); }
 
 void log_line(LogLevel level, std::string_view line) {
+  if (give_to_receiver(level, line)) return;
   const std::string_view prefix = level == LogLevel::kWarning ? "warning: "
                                   : level == LogLevel::kError ? "error: "
                                                               : "";
   log().logger.log(to_spdlog(level), "{}{}", prefix, line);
+}
+
+void set_log_receiver(LogReceiver receiver) {
+  const std::lock_guard lock(log().receiver_mutex);
+  log().receiver = std::move(receiver);
 }
 
 void let_log_drop_lines() { log().sink->drop_lines(); }

@@ -13,7 +13,6 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/signals.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/offload/bandwidth.h"
@@ -165,7 +164,7 @@ std::vector<Row> measure(const BenchFlags& values, StorageFolder& folder,
 
 }  // namespace
 
-int run_bench(const Arguments& arguments) {
+int run_bench(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 1> kVerbs = {{{"disk", "how fast a disk takes and gives states"}}};
   const std::string verb = verb_of("phalanx bench", kVerbs, arguments);
   BenchFlags values;
@@ -175,19 +174,19 @@ int run_bench(const Arguments& arguments) {
   flags.parse({arguments.begin() + 1, arguments.end()});
   const std::string& directory = values.directories.front();
 
-  const StopSignals signals(kStopping);
+  const auto signals = io.listen(kStopping);
   BandwidthOptions options{.storage = values.storage(), .seconds = values.seconds};
-  options.is_stopped = [&] { return signals.received() != 0; };
+  options.is_stopped = [&] { return signals->received() != 0; };
   StorageFolder folder(directory, "bench-" + random_digits(kUniqueDigits), 0, "bench disk");
   options.file_bytes = values.bytes(folder);
   folder.expect_space(options.file_bytes);
   const std::vector<Row> rows = measure(values, folder, options);
-  if (signals.received() != 0) {
+  if (signals->received() != 0) {
     log_line(LogLevel::kError, "phalanx bench: stopped; nothing was left behind");
-    return kEndedBySignal + signals.received();
+    return kEndedBySignal + signals->received();
   }
-  fmt::print("{}", values.json ? json_of(directory, options.file_bytes, options.storage, rows)
-                               : text_of(directory, options.file_bytes, rows));
+  io.put(values.json ? json_of(directory, options.file_bytes, options.storage, rows)
+                     : text_of(directory, options.file_bytes, rows));
   return 0;
 }
 

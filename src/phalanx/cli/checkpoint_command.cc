@@ -13,7 +13,7 @@
 
 namespace phalanx {
 
-int run_checkpoint(const Arguments& arguments) {
+int run_checkpoint(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 3> kVerbs = {{{"info", "what it holds and how it was made"},
                                            {"digest", "one digest for each global tensor"},
                                            {"diff", "the first tensor in which two differ"}}};
@@ -35,17 +35,17 @@ int run_checkpoint(const Arguments& arguments) {
   const auto first =
       CheckpointReader::open(directories[0], verb == "info" ? Verify::kNo : Verify::kYes);
   if (verb == "info") {
-    fmt::print("{}", json ? info_json(first) : info_text(first));
+    io.put(json ? info_json(first) : info_text(first));
     return 0;
   }
   if (verb == "digest") {
     const CheckpointDigest digest = digest_checkpoint(first);
-    fmt::print("{}", json ? to_json(digest) : to_text(digest));
+    io.put(json ? to_json(digest) : to_text(digest));
     return 0;
   }
   const auto second = CheckpointReader::open(directories[1]);
   const CheckpointDifference difference = diff_checkpoints(first, second);
-  fmt::print("{}", json ? to_json(difference) : to_text(difference));
+  io.put(json ? to_json(difference) : to_text(difference));
   // As diff(1), 1 means that they differ.
   return difference.tensors_equal() ? 0 : 1;
 }

@@ -6,8 +6,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/json_line.h"
 #include "phalanx/cli/model_flags.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/tasks/class_scores.h"
 #include "phalanx/tasks/classification.h"
@@ -55,8 +55,9 @@ std::vector<double> softmax(const std::vector<float>& logits) {
 // Classifies lines and collects remarks about all of them.
 class LineClassifier {
  public:
-  LineClassifier(const TrainedModel& trained, const CommandOptions& options)
-      : options_(options),
+  LineClassifier(CommandIo& io, const TrainedModel& trained, const CommandOptions& options)
+      : io_(io),
+        options_(options),
         tokenizer_(*trained.tokenizer),
         special_(tokenizer_),
         classify_(ClassifyOptions::from_text(trained.config.family_options)),
@@ -80,7 +81,7 @@ class LineClassifier {
     }
     std::string text;
     for (const std::vector<float>& logits : model_.logits(pairs)) text += row_of(logits);
-    write_standard_output(text);
+    io_.write(text);
     if (fault) std::rethrow_exception(fault);
   }
 
@@ -120,6 +121,7 @@ class LineClassifier {
     return row + "\n";
   }
 
+  CommandIo& io_;
   const CommandOptions& options_;
   const Tokenizer& tokenizer_;
   ClassificationTokens special_;
@@ -132,7 +134,7 @@ class LineClassifier {
 
 }  // namespace
 
-int run_classify(const Arguments& arguments) {
+int run_classify(CommandIo& io, const Arguments& arguments) {
   CommandOptions options;
   FlagSet flags("phalanx classify",
                 "Which class each line of standard input is of, as a classifier that `phalanx "
@@ -140,8 +142,8 @@ int run_classify(const Arguments& arguments) {
   add_flags(flags, options);
   flags.parse(arguments);
   const TrainedModel trained = options.model.open_classifier();
-  LineClassifier classifier(trained, options);
-  InputLines input;
+  LineClassifier classifier(io, trained, options);
+  InputLines input(io);
   for (auto lines = input.next(kLinesAtOnce); !lines.empty(); lines = input.next(kLinesAtOnce)) {
     classifier.print(lines);
   }

@@ -50,9 +50,9 @@ constexpr Command kCommands[] = {
 };
 
 // What the command says when it is asked for help.
-HelpRequested help_of(const Command& command, const Arguments& arguments) {
+HelpRequested help_of(const Command& command, CommandIo& io, const Arguments& arguments) {
   try {
-    command.run(arguments);
+    command.run(io, arguments);
   } catch (const HelpRequested& help) {
     return help;
   }
@@ -98,11 +98,11 @@ bool is_command(std::string_view word) {
 
 bool is_training_command(std::string_view word) { return word == "pretrain" || word == "finetune"; }
 
-int run_command(const std::vector<std::string>& words) {
+int run_command(CommandIo& io, const std::vector<std::string>& words) {
   PHALANX_CHECK(!words.empty(), "no command");
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
-    if (command.name == words[0]) return command.run({words.begin() + 1, words.end()});
+    if (command.name == words[0]) return command.run(io, {words.begin() + 1, words.end()});
     names.emplace_back(command.name);
   }
   if (const auto command = launch::command_of_script(words[0])) {
@@ -114,10 +114,10 @@ int run_command(const std::vector<std::string>& words) {
                    meant ? "; did you mean " + *meant + "?" : "");
 }
 
-std::vector<CommandFlags> all_command_flags() {
+std::vector<CommandFlags> all_command_flags(CommandIo& io) {
   std::vector<CommandFlags> commands;
   for (const Command& command : kCommands) {
-    const HelpRequested help = help_of(command, {"--help"});
+    const HelpRequested help = help_of(command, io, {"--help"});
     CommandFlags flags = flags_of(help, command.help);
     // Commands with a model's name: shells complete the first word alone, too.
     if (flags.words != command.name) {
@@ -125,7 +125,7 @@ std::vector<CommandFlags> all_command_flags() {
     }
     commands.push_back(std::move(flags));
     for (const auto& verb : help.verbs) {
-      const HelpRequested verb_help = help_of(command, {verb, "--help"});
+      const HelpRequested verb_help = help_of(command, io, {verb, "--help"});
       commands.push_back(flags_of(verb_help, verb_help.description));
     }
   }

@@ -15,7 +15,7 @@ struct Command {
   std::string_view group;  // its heading in phalanx --help
   std::string_view name;
   std::string_view help;  // a line
-  int (*run)(const Arguments&);
+  int (*run)(CommandIo&, const Arguments&);
 };
 std::span<const Command> command_table();
 
@@ -26,9 +26,9 @@ bool is_command(std::string_view word);
 // Whether the command trains: such a process may join others, and signals make it save.
 bool is_training_command(std::string_view word);
 // Runs the command that the first word names; UsageError if there is none.
-int run_command(const std::vector<std::string>& words);
+int run_command(CommandIo& io, const std::vector<std::string>& words);
 
 // The flags of every command and verb, as --help shows them; pretrain first, then plan.
-std::vector<CommandFlags> all_command_flags();
+std::vector<CommandFlags> all_command_flags(CommandIo& io);
 
 }  // namespace phalanx

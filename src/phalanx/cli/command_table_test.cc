@@ -17,6 +17,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/test_support.h"
+#include "phalanx/cli/standard_io.h"
 #include "phalanx/flags/flag_set.h"
 #include "tests/paths.h"
 
@@ -24,6 +25,11 @@ namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
+
+CommandIo& io() {
+  static StandardIo streams;
+  return streams;
+}
 
 TEST(CommandTable, HasEachNameOnceAndGroupsTogether) {
   std::set<std::string_view> names, groups;
@@ -47,14 +53,14 @@ TEST(CommandTable, UsageHasALineForEachCommand) {
 
 TEST(CommandTable, NamesTheNearestCommand) {
   EXPECT_THAT(error_of<UsageError>([&] {
-                run_command({"pretain", "gpt"});
+                run_command(io(), {"pretain", "gpt"});
               }),
               HasSubstr("did you mean pretrain?"));
 }
 
 // What shells and the page of flags are made of.
 TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
-  const auto commands = all_command_flags();
+  const auto commands = all_command_flags(io());
   const auto find = [&](std::string_view words) {
     const auto found = std::ranges::find(commands, words, &CommandFlags::words);
     EXPECT_NE(found, commands.end()) << words;
@@ -77,7 +83,7 @@ TEST(CommandTable, KnowsTheFlagsOfCommandsAndVerbs) {
 
 HelpRequested help_of(const std::vector<std::string>& words) {
   try {
-    run_command(words);
+    run_command(io(), words);
   } catch (const HelpRequested& help) {
     return help;
   }
@@ -162,7 +168,7 @@ try() {
 // Whatever table a flag stands in: who gives it choices completes them.
 TEST(CommandTable, EveryFlagWithChoicesCompletesThem) {
   if (std::system("command -v bash >/dev/null 2>&1") != 0) GTEST_SKIP() << "bash is not installed";
-  const auto commands = all_command_flags();
+  const auto commands = all_command_flags(io());
   auto flags = offered_flags(commands);
   std::erase_if(flags, [](const Offered& flag) { return flag.choices.empty(); });
   EXPECT_GT(flags.size(), 60U);
@@ -228,7 +234,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--tokens",
                                            "--window-attn-skip-freq",
                                            "--window-size"};
-  const auto commands = all_command_flags();
+  const auto commands = all_command_flags(io());
   for (const Offered& flag : offered_flags(commands)) {
     const FlagSpec& spec = flag.row->spec;
     const bool is_text = flag.row->type == FlagType::kText || flag.row->type == FlagType::kList;
@@ -257,7 +263,7 @@ TEST(CommandTable, ReadmeShowsEveryCommand) {
 
 TEST(CommandTable, FlagsPageIsWhatDocsHave) {
   const std::string page = text_of_page("docs/flags.md");
-  const std::string made = flags_page(all_command_flags());
+  const std::string made = flags_page(all_command_flags(io()));
   const auto [old_end, new_end] = std::ranges::mismatch(page, made);
   EXPECT_TRUE(page == made)
       << "docs/flags.md is not what the table says; make it anew:\n"

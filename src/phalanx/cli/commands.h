@@ -5,32 +5,36 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/cli/command_io.h"
+
 namespace phalanx {
 
 using Arguments = std::vector<std::string>;
 
-int run_pretrain(const Arguments& arguments);
-int run_finetune(const Arguments& arguments);
-int run_launch(const Arguments& arguments);
-int run_plan(const Arguments& arguments);
-int run_schedule(const Arguments& arguments);
-int run_grid(const Arguments& arguments);
-int run_bench(const Arguments& arguments);
-int run_generate(const Arguments& arguments);
-int run_score(const Arguments& arguments);
-int run_classify(const Arguments& arguments);
-int run_evaluate(const Arguments& arguments);
-int run_preprocess_data(const Arguments& arguments);
-int run_train_tokenizer(const Arguments& arguments);
-int run_tokenize(const Arguments& arguments);
-int run_dataset(const Arguments& arguments);
-int run_dataset_samples(const Arguments& arguments);  // the verb of it
-int run_checkpoint(const Arguments& arguments);
-int run_import(const Arguments& arguments);
-int run_export(const Arguments& arguments);
-int run_report(const Arguments& arguments);
-int run_completion(const Arguments& arguments);
-int run_help(const Arguments& arguments);
-int run_version(const Arguments& arguments);
+int run_pretrain(CommandIo& io, const Arguments& arguments);
+int run_finetune(CommandIo& io, const Arguments& arguments);
+int run_launch(CommandIo& io, const Arguments& arguments);
+int run_plan(CommandIo& io, const Arguments& arguments);
+int run_schedule(CommandIo& io, const Arguments& arguments);
+// The same; the picture that --svg writes to a file, in addition, as a text. Null: none.
+int schedule(CommandIo& io, const Arguments& arguments, std::string* picture);
+int run_grid(CommandIo& io, const Arguments& arguments);
+int run_bench(CommandIo& io, const Arguments& arguments);
+int run_generate(CommandIo& io, const Arguments& arguments);
+int run_score(CommandIo& io, const Arguments& arguments);
+int run_classify(CommandIo& io, const Arguments& arguments);
+int run_evaluate(CommandIo& io, const Arguments& arguments);
+int run_preprocess_data(CommandIo& io, const Arguments& arguments);
+int run_train_tokenizer(CommandIo& io, const Arguments& arguments);
+int run_tokenize(CommandIo& io, const Arguments& arguments);
+int run_dataset(CommandIo& io, const Arguments& arguments);
+int run_dataset_samples(CommandIo& io, const Arguments& arguments);  // the verb of it
+int run_checkpoint(CommandIo& io, const Arguments& arguments);
+int run_import(CommandIo& io, const Arguments& arguments);
+int run_export(CommandIo& io, const Arguments& arguments);
+int run_report(CommandIo& io, const Arguments& arguments);
+int run_completion(CommandIo& io, const Arguments& arguments);
+int run_help(CommandIo& io, const Arguments& arguments);
+int run_version(CommandIo& io, const Arguments& arguments);
 
 }  // namespace phalanx

@@ -50,7 +50,7 @@ void add_examples(FlagSet& flags, std::string_view shell) {
 
 }  // namespace
 
-int run_completion(const Arguments& arguments) {
+int run_completion(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 3> kShells = {
       {{"bash", "for bash 4 and later"}, {"zsh", "for zsh"}, {"fish", "for fish"}}};
   const std::string shell = verb_of("phalanx completion", kShells, arguments);
@@ -58,10 +58,10 @@ int run_completion(const Arguments& arguments) {
                 fmt::format("A script for {} that completes commands, flags and values.", shell));
   add_examples(flags, shell);
   flags.parse({arguments.begin() + 1, arguments.end()});
-  std::vector<CommandFlags> commands = all_command_flags();
+  std::vector<CommandFlags> commands = all_command_flags(io);
   add_words_of_help(commands);
   add_families(commands);
-  fmt::print("{}", completion_script(shell, commands));
+  io.put(completion_script(shell, commands));
   return 0;
 }
 

@@ -71,28 +71,28 @@ Json json_of(const DatasetInfo& info) {
 }
 
 // One JSON document, or a line for each of its members.
-void print(const Json& document, bool as_json) {
+void print(CommandIo& io, const Json& document, bool as_json) {
   if (as_json) {
-    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    io.print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
   for (const auto& [key, value] : document.items()) {
     const bool is_count = value.is_number_integer();
-    fmt::print("  {:<18} {:>16}\n", key,
-               is_count            ? format_count(value.get<std::int64_t>())
-               : value.is_string() ? value.get<std::string>()
-                                   : value.dump());
+    io.print("  {:<18} {:>16}\n", key,
+             is_count            ? format_count(value.get<std::int64_t>())
+             : value.is_string() ? value.get<std::string>()
+                                 : value.dump());
   }
 }
 
-int info(const Arguments& arguments) {
+int info(CommandIo& io, const Arguments& arguments) {
   DataPath path;
   bool json = false;
   FlagSet flags("phalanx dataset info", "What is in a dataset.");
   path.add_to(flags);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
   flags.parse(arguments, [&] { path.complete(); });
-  print(json_of(dataset_info(open_dataset(path.prefix()))), json);
+  print(io, json_of(dataset_info(open_dataset(path.prefix()))), json);
   return 0;
 }
 
@@ -116,7 +116,7 @@ BlockDigests checked_block_digests(const std::string& path, const std::string& c
   return digests;
 }
 
-int check(const Arguments& arguments) {
+int check(CommandIo& io, const Arguments& arguments) {
   DataPath path;
   std::string cache;
   TokenizerFlags tokenizer_flags;
@@ -145,7 +145,8 @@ int check(const Arguments& arguments) {
   if (vocabulary > 0) check_token_ids(data, vocabulary);
   const TokenIdRange range = token_id_range(data);
   if (json) {
-    print({{"tokens", data.tokens()},
+    print(io,
+          {{"tokens", data.tokens()},
            {"sequences", data.sequences()},
            {"documents", data.documents()},
            {"smallest_id", range.smallest},
@@ -156,12 +157,12 @@ int check(const Arguments& arguments) {
            {"xxh3", digest_to_text(digests.digest())}},
           json);
   } else {
-    fmt::print("{} tokens, ids {} to {}{}\n", format_count(data.tokens()), range.smallest,
-               range.largest,
-               vocabulary > 0 ? fmt::format(" of a vocabulary of {}", format_count(vocabulary))
-                              : ", not compared with a vocabulary: give a tokenizer's flags");
-    fmt::print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()), digests.blocks(),
-               format_bytes(digests.block_bytes));
+    io.print("{} tokens, ids {} to {}{}\n", format_count(data.tokens()), range.smallest,
+             range.largest,
+             vocabulary > 0 ? fmt::format(" of a vocabulary of {}", format_count(vocabulary))
+                            : ", not compared with a vocabulary: give a tokenizer's flags");
+    io.print("digest {} of {} blocks of {}\n", digest_to_text(digests.digest()), digests.blocks(),
+             format_bytes(digests.block_bytes));
   }
   return 0;
 }
@@ -177,18 +178,18 @@ Json json_of_sequence(const IndexedDataset& data, std::int64_t sequence, std::in
   return json;
 }
 
-void print_documents(const Json& documents) {
+void print_documents(CommandIo& io, const Json& documents) {
   for (const Json& document : documents) {
-    fmt::print("document {}\n", document.at("document").get<std::int64_t>());
+    io.print("document {}\n", document.at("document").get<std::int64_t>());
     for (const Json& sequence : document.at("sequences")) {
       const auto text = sequence.find("text");
-      fmt::print("  {}\n",
-                 text != sequence.end() ? text->get<std::string>() : sequence.at("ids").dump());
+      io.print("  {}\n",
+               text != sequence.end() ? text->get<std::string>() : sequence.at("ids").dump());
     }
   }
 }
 
-int head(const Arguments& arguments) {
+int head(CommandIo& io, const Arguments& arguments) {
   DataPath path;
   std::int64_t first = 0;
   std::int64_t count = 1;
@@ -228,14 +229,14 @@ int head(const Arguments& arguments) {
         {{"document", d}, {"sequence_count", end - begin}, {"sequences", std::move(shown)}});
   }
   if (json) {
-    print({{"documents", documents}}, true);
+    print(io, {{"documents", documents}}, true);
   } else {
-    print_documents(documents);
+    print_documents(io, documents);
   }
   return 0;
 }
 
-int merge(const Arguments& arguments) {
+int merge(CommandIo& io, const Arguments& arguments) {
   std::vector<std::string> inputs;
   std::string output;
   bool overwrite = false;
@@ -268,13 +269,13 @@ int merge(const Arguments& arguments) {
   }
   merge_datasets(prefixes, output);
   log_info("{}.bin, {}.idx", output, output);
-  if (json) print(json_of(dataset_info(open_dataset(output))), json);
+  if (json) print(io, json_of(dataset_info(open_dataset(output))), json);
   return 0;
 }
 
 }  // namespace
 
-int run_dataset(const Arguments& arguments) {
+int run_dataset(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 5> kVerbs = {{{"info", "how many sequences, documents and tokens"},
                                            {"check", "whether every token is in range"},
                                            {"head", "the first tokens"},
@@ -282,11 +283,11 @@ int run_dataset(const Arguments& arguments) {
                                            {"samples", "what the model will see, in order"}}};
   const std::string verb = verb_of("phalanx dataset", kVerbs, arguments);
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  if (verb == "info") return info(rest);
-  if (verb == "check") return check(rest);
-  if (verb == "head") return head(rest);
-  if (verb == "merge") return merge(rest);
-  return run_dataset_samples(rest);
+  if (verb == "info") return info(io, rest);
+  if (verb == "check") return check(io, rest);
+  if (verb == "head") return head(io, rest);
+  if (verb == "merge") return merge(io, rest);
+  return run_dataset_samples(io, rest);
 }
 
 }  // namespace phalanx

@@ -184,20 +184,20 @@ Json first_samples(const SamplesOptions& o, const SampleSource& source) {
   return gpt_samples(source, count);
 }
 
-void print(const SamplesOptions& o, std::int64_t length, const Json& found) {
+void print(CommandIo& io, const SamplesOptions& o, std::int64_t length, const Json& found) {
   if (o.json) {
     Json document{{"length", length}};
     document.update(found);
-    fmt::print("{}\n", document.dump());
+    io.print("{}\n", document.dump());
     return;
   }
-  fmt::print("{} samples\n", format_count(length));
-  for (const auto& sample : found["samples"]) fmt::print("{}\n", sample.dump());
+  io.print("{} samples\n", format_count(length));
+  for (const auto& sample : found["samples"]) io.print("{}\n", sample.dump());
 }
 
 }  // namespace
 
-int run_dataset_samples(const Arguments& arguments) {
+int run_dataset_samples(CommandIo& io, const Arguments& arguments) {
   SamplesOptions o;
   TokenizerFlags tokenizer_flags;
   FlagSet flags("phalanx dataset samples", "What the model will see, in order.");
@@ -218,7 +218,7 @@ int run_dataset_samples(const Arguments& arguments) {
       o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache}, tokenizer.get());
   const RunData data(o.config.data, *sources, o.counts);
   const SampleSource& source = *set_of(data, o).source;
-  print(o, source.size(), first_samples(o, source));
+  print(io, o, source.size(), first_samples(o, source));
   return 0;
 }
 

@@ -120,12 +120,12 @@ void check_ids(std::span<const std::int32_t> ids, const TrainedModel& trained,
 }
 
 // Prints a line between rules, as Megatron does.
-void print_line(const std::string& line) {
+void print_line(CommandIo& io, const std::string& line) {
   const std::string rule(line.size() + 1, '-');
-  fmt::print("{}\n{}\n{}\n", rule, line, rule);
+  io.print("{}\n{}\n{}\n", rule, line, rule);
 }
 
-int run_perplexity(const EvaluateOptions& o) {
+int run_perplexity(CommandIo& io, const EvaluateOptions& o) {
   const TrainedModel trained = open_gpt(o);
   const std::int64_t window = window_of(o, trained);
   if (o.overlapping_eval > window) {
@@ -148,7 +148,7 @@ int run_perplexity(const EvaluateOptions& o) {
   const Perplexity result = perplexity_of(scorer.score(text.tokens).loss, text);
   const std::string task = o.task.empty() ? "WIKITEXT103" : o.task;
   if (!o.json) {
-    print_line(result_line(task, result));
+    print_line(io, result_line(task, result));
     return 0;
   }
   const nlohmann::ordered_json json = {
@@ -163,11 +163,11 @@ int run_perplexity(const EvaluateOptions& o) {
       {"seq_length", window},
       {"overlapping_eval", o.overlapping_eval},
       {"detokenizer", detokenizer}};
-  fmt::print("{}\n", json.dump());
+  io.print("{}\n", json.dump());
   return 0;
 }
 
-int run_cloze(const EvaluateOptions& o) {
+int run_cloze(CommandIo& io, const EvaluateOptions& o) {
   const TrainedModel trained = open_gpt(o);
   const std::int64_t window = window_of(o, trained);
   auto examples = read_cloze(o.valid_data, *trained.tokenizer, o.strict_lambada);
@@ -192,7 +192,7 @@ int run_cloze(const EvaluateOptions& o) {
       evaluate_cloze(*model, examples, [&](std::int64_t done) { progress.advance(done); });
   const std::string task = o.task.empty() ? "LAMBADA" : o.task;
   if (!o.json) {
-    print_line(result_line(task, result));
+    print_line(io, result_line(task, result));
     return 0;
   }
   const auto count = static_cast<double>(result.examples);
@@ -206,13 +206,13 @@ int run_cloze(const EvaluateOptions& o) {
                                        {"strict", o.strict_lambada},
                                        {"shortened", shortened},
                                        {"seq_length", window}};
-  fmt::print("{}\n", json.dump());
+  io.print("{}\n", json.dump());
   return 0;
 }
 
 }  // namespace
 
-int run_evaluate(const Arguments& arguments) {
+int run_evaluate(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 2> kVerbs = {
       {{"perplexity", "how well a model predicts a text, in windows that overlap"},
        {"cloze", "how often it guesses the last word of a passage"}}};
@@ -224,7 +224,7 @@ int run_evaluate(const Arguments& arguments) {
                          : "How well a GPT predicts a text file (WikiText, Penn treebank).");
   is_cloze ? add_cloze_flags(flags, options) : add_perplexity_flags(flags, options);
   flags.parse({arguments.begin() + 1, arguments.end()});
-  return is_cloze ? run_cloze(options) : run_perplexity(options);
+  return is_cloze ? run_cloze(io, options) : run_perplexity(io, options);
 }
 
 }  // namespace phalanx

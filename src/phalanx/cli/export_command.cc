@@ -167,12 +167,12 @@ void export_llmc_files(const Arguments& arguments) {
 
 }  // namespace
 
-int run_export(const Arguments& arguments) {
+int run_export(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 2> kVerbs = {{{"llmc", "llm.c's model and token files"},
                                            {"hf", "a folder of Hugging Face's transformers"}}};
   const std::string verb = verb_of("phalanx export", kVerbs, arguments);
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  if (verb == "hf") return run_export_hugging_face(rest);
+  if (verb == "hf") return run_export_hugging_face(io, rest);
   export_llmc_files(rest);
   return 0;
 }

@@ -25,25 +25,26 @@ struct Owner {
 struct OwnCommand {
   std::string_view name;
   std::string_view help;  // a line
-  int (*run)(const Owner& owner, const std::string& typed, const Arguments& arguments);
+  int (*run)(CommandIo& io, const Owner& owner, const std::string& typed,
+             const Arguments& arguments);
 };
 
 constexpr OwnCommand kOwnCommands[] = {
     {"pretrain", "trains; also where FLAGS follow without a command",
-     [](const Owner& owner, const std::string& typed, const Arguments& arguments) {
-       return pretrain({typed, owner.family, arguments});
+     [](CommandIo& io, const Owner& owner, const std::string& typed, const Arguments& arguments) {
+       return pretrain(io, {typed, owner.family, arguments});
      }},
     {"plan", "a run's memory and messages, nothing allocated",
-     [](const Owner& owner, const std::string& typed, const Arguments& arguments) {
-       return plan({typed, owner.family, arguments});
+     [](CommandIo& io, const Owner& owner, const std::string& typed, const Arguments& arguments) {
+       return plan(io, {typed, owner.family, arguments});
      }},
     {"score", "the log probability of each token of a text",
-     [](const Owner& owner, const std::string& typed, const Arguments& arguments) {
-       return score({typed, owner.family}, arguments);
+     [](CommandIo& io, const Owner& owner, const std::string& typed, const Arguments& arguments) {
+       return score(io, {typed, owner.family}, arguments);
      }},
     {"generate", "text from a checkpoint",
-     [](const Owner& owner, const std::string& typed, const Arguments& arguments) {
-       return generate({typed, owner.family}, arguments);
+     [](CommandIo& io, const Owner& owner, const std::string& typed, const Arguments& arguments) {
+       return generate(io, {typed, owner.family}, arguments);
      }},
 };
 
@@ -68,22 +69,22 @@ bool begins_training(std::string_view word) {
   return word == kOwnCommands[0].name || (word.starts_with("-") && !is_help(word));
 }
 
-int run_own_command(const Owner& owner, const std::vector<std::string>& words) {
+int run_own_command(CommandIo& io, const Owner& owner, const std::vector<std::string>& words) {
   if (words.empty()) {
     fmt::print(stderr, "{}", usage_of(owner));
     return static_cast<int>(ErrorCode::kUsage);
   }
   if (is_help(words[0]) && words.size() == 1) throw HelpRequested{.text = usage_of(owner)};
-  if (words[0] == "help") return run_own_command(owner, {words[1], "--help"});
+  if (words[0] == "help") return run_own_command(io, owner, {words[1], "--help"});
   if (begins_training(words[0]) && words[0].starts_with("-")) {
     Arguments all = words;
     all.insert(all.begin(), std::string(kOwnCommands[0].name));
-    return run_own_command(owner, all);
+    return run_own_command(io, owner, all);
   }
   std::vector<std::string> names;
   for (const OwnCommand& command : kOwnCommands) {
     if (command.name == words[0]) {
-      return command.run(owner, fmt::format("{} {}", owner.program, command.name),
+      return command.run(io, owner, fmt::format("{} {}", owner.program, command.name),
                          {words.begin() + 1, words.end()});
     }
     names.emplace_back(command.name);
@@ -99,12 +100,13 @@ int run_family_program(std::shared_ptr<const ModelFamily> family, int argc, char
   const std::string_view path = argc > 0 ? argv[0] : "";
   Owner owner{std::string(path.substr(path.rfind('/') + 1)), std::move(family)};
   if (owner.program.empty()) owner.program = owner.family->name();
-  return run_program(
-      {.name = owner.program,
-       .run = [&owner](
-                  const std::vector<std::string>& words) { return run_own_command(owner, words); },
-       .trains = begins_training},
-      argc, argv);
+  return run_program({.name = owner.program,
+                      .run =
+                          [&owner](CommandIo& io, const std::vector<std::string>& words) {
+                            return run_own_command(io, owner, words);
+                          },
+                      .trains = begins_training},
+                     argc, argv);
 }
 
 }  // namespace phalanx

@@ -11,7 +11,6 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/families/family.h"
@@ -160,8 +159,8 @@ std::vector<WordBag> bags_of(const LabelledTexts& texts, const Tokenizer& tokeni
 }
 
 // Trains the baseline and says how good it is on every set.
-void compare_with_bag_of_words(const TrainConfig& config, const ClassifyOptions& options,
-                               const Validation& valid) {
+void compare_with_bag_of_words(CommandIo& io, const TrainConfig& config,
+                               const ClassifyOptions& options, const Validation& valid) {
   const auto tokenizer = make_tokenizer(config.tokenizer);
   const BagOfWords model(
       bags_of(
@@ -173,14 +172,14 @@ void compare_with_bag_of_words(const TrainConfig& config, const ClassifyOptions&
     for (const WordBag& bag : bags_of(valid.texts[i], *tokenizer)) {
       found.add(bag.label, model.predict(bag));
     }
-    fmt::print(" > bag of words: metrics for {}: correct / total = {} / {} = {:.4f} %\n",
-               valid.names[i], found.correct(), found.total(),
-               100.0 * static_cast<double>(found.correct()) / static_cast<double>(found.total()));
+    io.print(" > bag of words: metrics for {}: correct / total = {} / {} = {:.4f} %\n",
+             valid.names[i], found.correct(), found.total(),
+             100.0 * static_cast<double>(found.correct()) / static_cast<double>(found.total()));
   }
 }
 
 // Megatron's lines of one checkpoint.
-void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& options,
+void evaluate_checkpoint(CommandIo& io, const TrainConfig& config, const ClassifyOptions& options,
                          const Validation& valid, const std::string& directory,
                          std::int64_t epoch) {
   const auto checkpoint = CheckpointReader::open(directory, Verify::kWeights);
@@ -194,18 +193,18 @@ void evaluate_checkpoint(const TrainConfig& config, const ClassifyOptions& optio
     const Confusion found = classifier.evaluate(
         ClassificationSamples(valid.texts[i], *tokenizer, config.data.seq_length));
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    fmt::print("{}, elapsed time (sec): {:.3f}\n", accuracy_line(epoch, valid.names[i], found),
-               time.count());
-    fmt::print(" > |epoch: {}| F1 for {}: {:.4f}\n", epoch, valid.names[i], found.f1());
+    io.print("{}, elapsed time (sec): {:.3f}\n", accuracy_line(epoch, valid.names[i], found),
+             time.count());
+    io.print(" > |epoch: {}| F1 for {}: {:.4f}\n", epoch, valid.names[i], found.f1());
     all.add(found);
   }
-  if (!valid.texts.empty()) fmt::print("{}\n", overall_line(epoch, all));
-  flush_standard_output();
+  if (!valid.texts.empty()) io.print("{}\n", overall_line(epoch, all));
+  io.flush();
 }
 
 // Evaluates the checkpoint of every epoch that exists; if nothing was trained, the loaded one.
-void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const Validation& valid,
-                     std::int64_t batches) {
+void evaluate_epochs(CommandIo& io, TrainConfig config, const ClassifyOptions& options,
+                     const Validation& valid, std::int64_t batches) {
   const RunConfig run = config.run;
   config = for_inference(config);
   config.layout.threads_per_rank = 0;
@@ -213,23 +212,23 @@ void evaluate_epochs(TrainConfig config, const ClassifyOptions& options, const V
   if (options.epochs == 0) {
     const std::string& from = run.load.empty() ? run.pretrained_checkpoint : run.load;
     if (from.empty()) throw ConfigError("--epochs 0 evaluates a checkpoint: give --load");
-    evaluate_checkpoint(config, options, valid, from, -1);
+    evaluate_checkpoint(io, config, options, valid, from, -1);
     return;
   }
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto directory = directory_of_iteration(run.save, (epoch + 1) * batches);
     if (!std::filesystem::exists(directory)) continue;
-    evaluate_checkpoint(config, options, valid, directory.string(), epoch);
+    evaluate_checkpoint(io, config, options, valid, directory.string(), epoch);
   }
 }
 
-int finetune_classifier(const Arguments& arguments) {
+int finetune_classifier(CommandIo& io, const Arguments& arguments) {
   TrainConfig config;
   config.family = classify_family();
   config.model.family = "bert";  // it has the flags of a BERT
   config.run.use_checkpoint_args = true;
   config.data.full_validation = config.data.multiple_validation_sets = true;
-  const auto environment = begin_process(config);
+  const auto environment = begin_process(io, config);
   FinetuneOptions options;
   FlagSet flags("phalanx finetune classify",
                 "Trains a BERT to say which class a text, or a pair of texts, is of.");
@@ -258,28 +257,28 @@ int finetune_classifier(const Arguments& arguments) {
         resolve(config, options.classify.epochs > 0);
       });
   if (flags.prints_yaml()) {
-    fmt::print("{}", flags.to_yaml());
+    io.put(flags.to_yaml());
     return 0;
   }
   const bool is_first = !environment || environment->rank == 0;
   const Validation valid = read_validation(config, options.classify);
   if (options.bag_of_words && is_first) {
-    compare_with_bag_of_words(config, options.classify, valid);
+    compare_with_bag_of_words(io, config, options.classify, valid);
   }
   if (options.classify.epochs > 0) {
-    const int status = run_training(environment, flags, config);
+    const int status = run_training(io, environment, flags, config);
     if (status != 0) return status;
   }
-  if (is_first) evaluate_epochs(config, options.classify, valid, batches);
+  if (is_first) evaluate_epochs(io, config, options.classify, valid, batches);
   return 0;
 }
 
 }  // namespace
 
-int run_finetune(const Arguments& arguments) {
+int run_finetune(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 1> kVerbs = {{{"classify", "which class a text is of"}}};
   verb_of("phalanx finetune", kVerbs, arguments);
-  return finetune_classifier({arguments.begin() + 1, arguments.end()});
+  return finetune_classifier(io, {arguments.begin() + 1, arguments.end()});
 }
 
 }  // namespace phalanx

@@ -33,12 +33,12 @@ struct GenerateOptions {
 
 // A BERT: the likeliest tokens at each [MASK]; each is predicted alone, with the rest of the text
 // as given.
-int fill_masks(const GenerateOptions& options, const TrainedModel& trained);
+int fill_masks(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
 // A T5: its answer to the text, a token at a time, up to [EOS].
-int answer_text(const GenerateOptions& options, const TrainedModel& trained);
+int answer_text(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
 // A GPT: continues the prompts.
-int continue_texts(const GenerateOptions& options, const TrainedModel& trained);
-// Answers each line of standard input, given all lines and answers before it.
-int converse(const GenerateOptions& options, const TrainedModel& trained);
+int continue_texts(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
+// Answers each line of the input, given all lines and answers before it.
+int converse(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
 
 }  // namespace phalanx

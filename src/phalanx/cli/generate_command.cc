@@ -147,9 +147,11 @@ void expect_plain(const FlagSet& flags, std::string_view family) {
 
 }  // namespace
 
-int run_generate(const Arguments& arguments) { return generate({"phalanx generate"}, arguments); }
+int run_generate(CommandIo& io, const Arguments& arguments) {
+  return generate(io, {"phalanx generate"}, arguments);
+}
 
-int generate(const ModelCommand& command, const Arguments& arguments) {
+int generate(CommandIo& io, const ModelCommand& command, const Arguments& arguments) {
   GenerateOptions options;
   options.model = ModelFlags(command.family);
   FlagSet flags(command.name, "Text from a checkpoint.");
@@ -165,14 +167,15 @@ int generate(const ModelCommand& command, const Arguments& arguments) {
   const std::string& family = trained.config.model.family;
   if (command.family != nullptr) expect_language_model(command, trained);
   if (trained.goes_on) {
-    return options.interactive ? converse(options, trained) : continue_texts(options, trained);
+    return options.interactive ? converse(io, options, trained)
+                               : continue_texts(io, options, trained);
   }
   expect_plain(flags, family);
   if (options.prompts.size() > 1) {
     throw ConfigError("--prompt is given {} times: a {} takes one", options.prompts.size(), family);
   }
-  if (family == "bert") return fill_masks(options, trained);
-  if (family == "t5") return answer_text(options, trained);
+  if (family == "bert") return fill_masks(io, options, trained);
+  if (family == "t5") return answer_text(io, options, trained);
   throw ConfigError("{} is a model that neither goes on with a text nor fills in or answers one",
                     family);
 }

@@ -1,13 +1,11 @@
-// generate --interactive: a line of standard input is a prompt, and what was said before it stays
+// generate --interactive: a line of the input is a prompt, and what was said before it stays
 // in the model's memory.
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <csignal>
-#include <iostream>
 #include <iterator>
 #include <numeric>
 #include <string>
@@ -16,8 +14,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate_parts.h"
-#include "phalanx/cli/signals.h"
-#include "phalanx/cli/standard_output.h"
+#include "phalanx/cli/text_input.h"
 #include "phalanx/tasks/answer_text.h"
 
 namespace phalanx {
@@ -35,8 +32,10 @@ bool is_slash_word(std::string_view line) {
 
 class Dialogue final : public GenerationListener {
  public:
-  Dialogue(const GenerateOptions& options, const TrainedModel& trained, SequenceModel& model)
-      : options_(options),
+  Dialogue(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
+           SequenceModel& model)
+      : io_(io),
+        options_(options),
         tokenizer_(*trained.tokenizer),
         model_(model),
         ends_(end_tokens(options, trained)) {}
@@ -72,10 +71,10 @@ class Dialogue final : public GenerationListener {
   bool on_token(std::size_t /*request*/, std::int32_t token) override {
     if (std::ranges::find(ends_, token) != ends_.end()) return false;
     said_.push_back(token);
-    write_standard_output(text_->add(token));
+    io_.write(text_->add(token));
     return !text_->is_stopped() && signals_->received() == 0;
   }
-  void on_end(std::size_t /*request*/) override { write_standard_output(text_->finish() + "\n"); }
+  void on_end(std::size_t /*request*/) override { io_.write(text_->finish() + "\n"); }
 
  private:
   // Tokens that begin a text come only once.
@@ -85,8 +84,8 @@ class Dialogue final : public GenerationListener {
   }
 
   bool answer() {
-    const StopSignals signals(kEndingAnswer);
-    signals_ = &signals;
+    const auto signals = io_.listen(kEndingAnswer);
+    signals_ = signals.get();
     AnswerText text(tokenizer_, said_, options_.stops);
     text_ = &text;
     SamplingOptions sampling = options_.sampling;
@@ -94,9 +93,10 @@ class Dialogue final : public GenerationListener {
     const GenerationRequest request{
         .prompt = said_, .most = options_.max_tokens, .sampling = sampling};
     rates_ += generate(model_, std::span(&request, 1), *this);
-    return signals.received() == 0 || signals.received() == SIGINT;
+    return signals->received() == 0 || signals->received() == SIGINT;
   }
 
+  CommandIo& io_;
   const GenerateOptions& options_;
   const Tokenizer& tokenizer_;
   SequenceModel& model_;
@@ -104,17 +104,17 @@ class Dialogue final : public GenerationListener {
   std::vector<std::int32_t> said_;
   std::uint64_t answers_ = 0;
   GenerationRates rates_;
-  const StopSignals* signals_ = nullptr;
+  const StopRequests* signals_ = nullptr;
   AnswerText* text_ = nullptr;
 };
 
-void show_prompt(bool shows) {
-  if (shows) write_standard_output("> ");
+void show_prompt(CommandIo& io, bool shows) {
+  if (shows) io.write("> ");
 }
 
 }  // namespace
 
-int converse(const GenerateOptions& options, const TrainedModel& trained) {
+int converse(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
   CachedModel::Sizes sizes;
   sizes.capacity = trained.model.max_positions;
   if (options.context > 0) sizes.capacity = std::min(sizes.capacity, options.context);
@@ -123,21 +123,23 @@ int converse(const GenerateOptions& options, const TrainedModel& trained) {
   std::iota(sizes.reads.begin(), sizes.reads.end(), 1);
   const auto model = plan_model(trained, sizes);
   if (options.plan) {
-    print_plan(options, trained, *model);
+    print_plan(io, options, trained, *model);
     return 0;
   }
   load_model(trained, *model, "Give a smaller --context or end other programs");
-  Dialogue dialogue(options, trained, *model);
-  const bool is_typed = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+  Dialogue dialogue(io, options, trained, *model);
+  const bool is_typed = io.is_dialogue();
   if (is_typed) log_info("every line is a prompt; {}", kSlashWords);
-  show_prompt(is_typed);
+  show_prompt(io, is_typed);
   bool goes_on = true;
-  for (std::string line; goes_on && std::getline(std::cin, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    goes_on = dialogue.hear(line);
-    if (goes_on) show_prompt(is_typed);
+  InputLines input(io, /*greets=*/false);
+  while (goes_on) {
+    const auto line = input.next(1);
+    if (line.empty()) break;
+    goes_on = dialogue.hear(line.front());
+    if (goes_on) show_prompt(io, is_typed);
   }
-  if (is_typed) write_standard_output("\n");
+  if (is_typed) io.write("\n");
   log_info("{}", text_of(dialogue.rates()));
   return 0;
 }

@@ -22,7 +22,7 @@ std::string prompt_of(const GenerateOptions& options) {
 
 }  // namespace
 
-int fill_masks(const GenerateOptions& options, const TrainedModel& trained) {
+int fill_masks(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
   constexpr std::int64_t kCandidates = 5;
   const Tokenizer& tokenizer = *trained.tokenizer;
   std::vector<std::int32_t> tokens = encode_with_masks(tokenizer, prompt_of(options));
@@ -63,14 +63,14 @@ int fill_masks(const GenerateOptions& options, const TrainedModel& trained) {
   if (options.json) {
     const nlohmann::ordered_json json = {
         {"prompt", prompt}, {"tokens", tokens}, {"text", text}, {"masks", std::move(masks)}};
-    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    io.print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}\n\n{:>5} {:>12}  token\n{}", text, "mask", "probability", table);
+    io.print("{}\n\n{:>5} {:>12}  token\n{}", text, "mask", "probability", table);
   }
   return 0;
 }
 
-int answer_text(const GenerateOptions& options, const TrainedModel& trained) {
+int answer_text(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
   const Tokenizer& tokenizer = *trained.tokenizer;
   const auto special = target_tokens(tokenizer, trained.checkpoint.manifest().arguments);
   const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
@@ -93,9 +93,9 @@ int answer_text(const GenerateOptions& options, const TrainedModel& trained) {
   const std::string text = known_text(tokenizer, tokens);
   if (options.json) {
     const nlohmann::ordered_json json = {{"prompt", prompt}, {"tokens", tokens}, {"text", text}};
-    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    io.print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}\n", text);
+    io.print("{}\n", text);
   }
   return 0;
 }

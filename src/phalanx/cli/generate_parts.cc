@@ -7,7 +7,6 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/flags/model_arguments.h"
 
@@ -36,7 +35,7 @@ std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const Train
   return ids;
 }
 
-void print_plan(const GenerateOptions& options, const TrainedModel& trained,
+void print_plan(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
                 const CachedModel& model) {
   const GenerationMemory& memory = model.memory();
   const std::string_view dtype = name_of(trained.model.transformer.dtype);
@@ -51,7 +50,7 @@ void print_plan(const GenerateOptions& options, const TrainedModel& trained,
                                            {"constants", memory.constants},
                                            {"workspace", memory.workspace},
                                            {"total", memory.total()}}}};
-    write_standard_output(json.dump() + "\n");
+    io.write(json.dump() + "\n");
     return;
   }
   std::string text =
@@ -69,7 +68,7 @@ void print_plan(const GenerateOptions& options, const TrainedModel& trained,
   row("workspace", memory.workspace);
   row("total", memory.total());
   if (memory.ranks > 1) row("all ranks", memory.total() * memory.ranks);
-  write_standard_output(text);
+  io.write(text);
 }
 
 std::string text_of(const GenerationRates& rates) {

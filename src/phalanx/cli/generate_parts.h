@@ -16,7 +16,7 @@ namespace phalanx {
 std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained);
 
 // Prints the plan, for --plan.
-void print_plan(const GenerateOptions& options, const TrainedModel& trained,
+void print_plan(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
                 const CachedModel& model);
 
 // "prompt 12 tokens, 345.6 tokens/s; answers 128 tokens, 23.4 tokens/s"; tokens of the answers

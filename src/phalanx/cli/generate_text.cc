@@ -12,8 +12,6 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate_parts.h"
-#include "phalanx/cli/signals.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/inference/beam_search.h"
 #include "phalanx/tasks/answer_text.h"
 
@@ -99,7 +97,8 @@ struct Answer {
 // Shows texts in the order of their prompts.
 class Pages {
  public:
-  Pages(std::span<const Prompt> prompts, bool silent) : prompts_(prompts), silent_(silent) {
+  Pages(CommandIo& io, std::span<const Prompt> prompts, bool silent)
+      : io_(io), prompts_(prompts), silent_(silent) {
     waiting_.resize(prompts.size());
     ended_.resize(prompts.size());
     begin_page();
@@ -123,7 +122,7 @@ class Pages {
 
  private:
   void show(std::string_view text) const {
-    if (!silent_ && !text.empty()) write_standard_output(text);
+    if (!silent_ && !text.empty()) io_.write(text);
   }
   void begin_page() {
     if (turn_ >= prompts_.size()) return;
@@ -131,6 +130,7 @@ class Pages {
     show(prompts_[turn_].text + waiting_[turn_]);
   }
 
+  CommandIo& io_;
   std::span<const Prompt> prompts_;
   bool silent_;
   std::size_t turn_ = 0;
@@ -140,11 +140,11 @@ class Pages {
 
 class Answers final : public GenerationListener {
  public:
-  Answers(const GenerateOptions& options, const TrainedModel& trained,
+  Answers(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
           std::span<const Prompt> prompts)
       : ends_(end_tokens(options, trained)),
-        signals_(kStopping),
-        pages_(prompts, options.json),
+        signals_(io.listen(kStopping)),
+        pages_(io, prompts, options.json),
         answers_(prompts.size()) {
     for (const Prompt& prompt : prompts) {
       texts_.emplace_back(*trained.tokenizer, prompt.ids, options.stops);
@@ -187,14 +187,14 @@ class Answers final : public GenerationListener {
 
   bool goes_on() override { return !interrupted(); }
 
-  bool interrupted() const { return signals_.received() != 0; }
-  int signal() const { return signals_.received(); }
+  bool interrupted() const { return signals_->received() != 0; }
+  int signal() const { return signals_->received(); }
   const std::vector<std::int32_t>& ends() const { return ends_; }
   const Answer& operator[](std::size_t request) const { return answers_[request]; }
 
  private:
   std::vector<std::int32_t> ends_;
-  StopSignals signals_;
+  std::unique_ptr<StopRequests> signals_;
   Pages pages_;
   std::deque<AnswerText> texts_;
   std::vector<Answer> answers_;
@@ -252,7 +252,7 @@ Json json_of(const Prompt& prompt, const Answer& answer) {
           {"finish", answer.finish.empty() ? "interrupted" : answer.finish}};
 }
 
-void print_json(std::span<const Prompt> prompts, const Answers& answers,
+void print_json(CommandIo& io, std::span<const Prompt> prompts, const Answers& answers,
                 const GenerationRates& rates) {
   Json document;
   if (prompts.size() == 1) {
@@ -266,27 +266,27 @@ void print_json(std::span<const Prompt> prompts, const Answers& answers,
                        {"prompt_seconds", rates.prompt_seconds},
                        {"decoded_tokens", rates.decoded_tokens},
                        {"decode_seconds", rates.decode_seconds}};
-  write_standard_output(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  io.write(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
 
-int continue_texts(const GenerateOptions& options, const TrainedModel& trained) {
+int continue_texts(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
   const std::vector<Prompt> prompts = read_prompts(options, trained);
   const auto model = plan_model(trained, sizes_of(options, prompts, trained.model.max_positions));
   if (options.plan) {
-    print_plan(options, trained, *model);
+    print_plan(io, options, trained, *model);
     return 0;
   }
   load_model(trained, *model,
              "Give fewer --max-tokens, a smaller --batch-prompts or end other programs");
-  Answers answers(options, trained, prompts);
+  Answers answers(io, options, trained, prompts);
   const GenerationRates rates = options.beams > 1 ? search(options, prompts, *model, answers)
                                                   : sample(options, prompts, *model, answers);
   if (options.json) {
-    print_json(prompts, answers, rates);
+    print_json(io, prompts, answers, rates);
   } else if (answers.interrupted()) {
-    write_standard_output("\n");
+    io.write("\n");
   }
   log_info("{}", text_of(rates));
   constexpr int kEndedBySignal = 128;  // and its number, as shells say it

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include "phalanx/base/error.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/grid_report.h"
@@ -7,7 +5,7 @@
 
 namespace phalanx {
 
-int run_grid(const Arguments& arguments) {
+int run_grid(CommandIo& io, const Arguments& arguments) {
   ParallelSizes sizes;
   bool data_outermost = false;
   bool json = false;
@@ -47,7 +45,7 @@ int run_grid(const Arguments& arguments) {
   flags.parse(arguments);
   if (data_outermost) order = kDataOutermostOrder;
   const ParallelGrids grids = parallel_grids(sizes, order);
-  fmt::print("{}", json ? to_json(grids) : to_text(grids));
+  io.put(json ? to_json(grids) : to_text(grids));
   return 0;
 }
 

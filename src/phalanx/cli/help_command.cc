@@ -12,11 +12,11 @@
 namespace phalanx {
 namespace {
 
-void write_man_pages(const std::string& directory) {
+void write_man_pages(CommandIo& io, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw OutputError("--man-pages {}: {}", directory, error.message());
-  for (const NamedPage& page : all_man_pages()) {
+  for (const NamedPage& page : all_man_pages(io)) {
     const auto path = std::filesystem::path(directory) / (page.name + ".1");
     std::ofstream file(path, std::ios::binary);
     file << page.text;
@@ -27,11 +27,11 @@ void write_man_pages(const std::string& directory) {
 
 }  // namespace
 
-int run_help(const Arguments& arguments) {
+int run_help(CommandIo& io, const Arguments& arguments) {
   if (!arguments.empty() && !arguments[0].starts_with("-")) {
     Arguments asks = arguments;
     asks.emplace_back("--help");
-    return run_command(asks);
+    return run_command(io, asks);
   }
   bool markdown = false;
   std::vector<std::string> man;
@@ -53,11 +53,11 @@ int run_help(const Arguments& arguments) {
             &man_pages);
   flags.parse(arguments);
   if (!man_pages.empty()) {
-    write_man_pages(man_pages);
+    write_man_pages(io, man_pages);
   } else if (!man.empty()) {
-    fmt::print("{}", man_page_of(fmt::format("{}", fmt::join(man, " "))));
+    io.put(man_page_of(io, fmt::format("{}", fmt::join(man, " "))));
   } else {
-    fmt::print("{}", markdown ? flags_page(all_command_flags()) : usage_text());
+    io.put(markdown ? flags_page(all_command_flags(io)) : usage_text());
   }
   return 0;
 }

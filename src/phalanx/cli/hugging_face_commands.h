@@ -5,7 +5,7 @@
 
 namespace phalanx {
 
-int run_import_hugging_face(const Arguments& arguments);
-int run_export_hugging_face(const Arguments& arguments);
+int run_import_hugging_face(CommandIo& io, const Arguments& arguments);
+int run_export_hugging_face(CommandIo& io, const Arguments& arguments);
 
 }  // namespace phalanx

@@ -8,8 +8,6 @@
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
-#include "phalanx/cli/signals.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
@@ -100,7 +98,7 @@ const Architecture& architecture_of(const std::string& name, const ModelArgument
 
 }  // namespace
 
-int run_export_hugging_face(const Arguments& arguments) {
+int run_export_hugging_face(CommandIo& io, const Arguments& arguments) {
   ExportFlags given;
   FlagSet flags("phalanx export hf", "A checkpoint's weights as a folder of Hugging Face's.");
   add_flags(flags, given);
@@ -118,15 +116,15 @@ int run_export_hugging_face(const Arguments& arguments) {
                                       .max_shard_bytes = given.max_shard_bytes,
                                       .files = exported_files(checkpoint, config, settings)};
   const hugging_face::Export model(checkpoint, std::move(settings), architecture, dtype);
-  const StopSignals signals(kStopping);
-  options.stop_requested = [&] { return signals.received() != 0; };
-  if (!model.write(given.output, options)) return kEndedBySignal + signals.received();
+  const auto signals = io.listen(kStopping);
+  options.stop_requested = [&] { return signals->received() != 0; };
+  if (!model.write(given.output, options)) return kEndedBySignal + signals->received();
   if (given.json) {
     const nlohmann::json json = {{"architecture", architecture.name},
                                  {"parameters", model.parameters()},
                                  {"tensors", model.tensors()},
                                  {"iteration", checkpoint.manifest().iteration}};
-    write_standard_output(json.dump() + "\n");
+    io.write(json.dump() + "\n");
   } else {
     log_info("{}: {}, {} parameters of iteration {} in {} tensors", given.output, architecture.name,
              format_count(model.parameters()), checkpoint.manifest().iteration, model.tensors());

@@ -13,8 +13,6 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
-#include "phalanx/cli/signals.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/hugging_face/kept_files.h"
 #include "phalanx/hugging_face/write_import.h"
@@ -103,7 +101,7 @@ std::map<std::string, std::string> arguments_of(const Import& model,
   return arguments;
 }
 
-void report(const Import& model, const hugging_face::ImportOutput& output,
+void report(CommandIo& io, const Import& model, const hugging_face::ImportOutput& output,
             const ImportFlags& given) {
   const auto arguments = arguments_of(model, output);
   const auto kept = kept_names(output);
@@ -123,7 +121,7 @@ void report(const Import& model, const hugging_face::ImportOutput& output,
                                  {"dropped", model.dropped()},
                                  {"kept_files", kept},
                                  {"arguments", arguments}};
-    write_standard_output(json.dump() + "\n");
+    io.write(json.dump() + "\n");
     return;
   }
   log_info("{}: {}, {} parameters in {} tensors, {}", given.output, model.architecture().name,
@@ -133,17 +131,17 @@ void report(const Import& model, const hugging_face::ImportOutput& output,
 
 }  // namespace
 
-int run_import_hugging_face(const Arguments& arguments) {
+int run_import_hugging_face(CommandIo& io, const Arguments& arguments) {
   ImportFlags given;
   FlagSet flags("phalanx import hf", "A folder of Hugging Face's transformers as a checkpoint.");
   add_flags(flags, given);
   flags.parse(arguments);
   const Import model(given.input, given.ignore_unexpected);
   auto output = output_of(model, given);
-  const StopSignals signals(kStopping);
-  output.stop_requested = [&] { return signals.received() != 0; };
-  if (!hugging_face::write_import(model, output)) return kEndedBySignal + signals.received();
-  report(model, output, given);
+  const auto signals = io.listen(kStopping);
+  output.stop_requested = [&] { return signals->received() != 0; };
+  if (!hugging_face::write_import(model, output)) return kEndedBySignal + signals->received();
+  report(io, model, output, given);
   return 0;
 }
 

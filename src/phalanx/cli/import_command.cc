@@ -46,12 +46,12 @@ void import_llmc_files(const Arguments& arguments) {
 
 }  // namespace
 
-int run_import(const Arguments& arguments) {
+int run_import(CommandIo& io, const Arguments& arguments) {
   constexpr std::array<Verb, 2> kVerbs = {{{"llmc", "llm.c's model and token files"},
                                            {"hf", "a folder of Hugging Face's transformers"}}};
   const std::string verb = verb_of("phalanx import", kVerbs, arguments);
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  if (verb == "hf") return run_import_hugging_face(rest);
+  if (verb == "hf") return run_import_hugging_face(io, rest);
   import_llmc_files(rest);
   return 0;
 }

@@ -29,9 +29,14 @@ std::filesystem::path own_program() {
 
 }  // namespace
 
-int run_launch(const Arguments& arguments) {
+int run_launch(CommandIo& io, const Arguments& arguments) {
   launch::LaunchOptions options = launch::parse_launch_options(
       arguments, [](const std::string& word) { return is_command(word); });
+  if (!io.owns_process()) {
+    throw UsageError(
+        "phalanx launch starts processes and takes their signals, which only the program can: run "
+        "it there");
+  }
   options.ranks_join = is_training_command(options.command.front());
   let_log_drop_lines();
   const Secret secret = launch::run_secret(options);

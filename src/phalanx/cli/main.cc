@@ -12,14 +12,14 @@
 namespace phalanx {
 namespace {
 
-int run_call(const std::vector<std::string>& words) {
+int run_call(CommandIo& io, const std::vector<std::string>& words) {
   if (words.empty()) {
     fmt::print(stderr, "{}", usage_text());
     return static_cast<int>(ErrorCode::kUsage);
   }
-  if (words[0] == "--help" || words[0] == "-h") return run_help({});
-  if (words[0] == "--version") return run_version({});
-  return run_command(words);
+  if (words[0] == "--help" || words[0] == "-h") return run_help(io, {});
+  if (words[0] == "--version") return run_version(io, {});
+  return run_command(io, words);
 }
 
 }  // namespace

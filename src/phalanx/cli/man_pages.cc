@@ -66,22 +66,22 @@ NamedPage pointer(std::string_view command, const NamedPage& page) {
   return {man_page_name(command), fmt::format(".so man1/{}.1\n", page.name)};
 }
 
-HelpRequested help_of(std::vector<std::string> words) {
+HelpRequested help_of(CommandIo& io, std::vector<std::string> words) {
   words.emplace_back("--help");
   try {
-    run_command(words);
+    run_command(io, words);
   } catch (HelpRequested& help) {
     return std::move(help);
   }
   throw InternalError("{} has no --help", words[0]);
 }
 
-void add_pages(std::vector<NamedPage>& pages, const Command& command) {
-  const HelpRequested help = help_of({std::string(command.name)});
+void add_pages(CommandIo& io, std::vector<NamedPage>& pages, const Command& command) {
+  const HelpRequested help = help_of(io, {std::string(command.name)});
   std::vector<ManPage::Entry> verbs;
   std::vector<NamedPage> pages_of_verbs;
   for (const std::string& verb : help.verbs) {
-    const HelpRequested verb_help = help_of({std::string(command.name), verb});
+    const HelpRequested verb_help = help_of(io, {std::string(command.name), verb});
     verbs.emplace_back(verb_help.command, verb_help.description);
     pages_of_verbs.push_back(page_of(verb_help, verb_help.description, {}));
   }
@@ -122,16 +122,16 @@ NamedPage page_of_program() {
 
 }  // namespace
 
-std::vector<NamedPage> all_man_pages() {
+std::vector<NamedPage> all_man_pages(CommandIo& io) {
   std::vector<NamedPage> pages = {page_of_program()};
-  for (const Command& command : command_table()) add_pages(pages, command);
+  for (const Command& command : command_table()) add_pages(io, pages, command);
   return pages;
 }
 
-std::string man_page_of(std::string_view command) {
+std::string man_page_of(CommandIo& io, std::string_view command) {
   std::string name = man_page_name(command);
   if (name != "phalanx" && !name.starts_with("phalanx-")) name.insert(0, "phalanx-");
-  const std::vector<NamedPage> pages = all_man_pages();
+  const std::vector<NamedPage> pages = all_man_pages(io);
   const auto find = [&](std::string_view wanted) {
     const auto found = std::ranges::find(pages, wanted, &NamedPage::name);
     if (found == pages.end()) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/cli/command_io.h"
+
 namespace phalanx {
 
 struct NamedPage {
@@ -14,10 +16,10 @@ struct NamedPage {
 
 // A page for the program, each command and each verb. Of model families the first one's page has
 // the flags; the others' point to it.
-std::vector<NamedPage> all_man_pages();
+std::vector<NamedPage> all_man_pages(CommandIo& io);
 
 // The page of a command as it is typed ("dataset info", "phalanx dataset info", or "phalanx" for
 // the program's). UsageError if there is none.
-std::string man_page_of(std::string_view command);
+std::string man_page_of(CommandIo& io, std::string_view command);
 
 }  // namespace phalanx

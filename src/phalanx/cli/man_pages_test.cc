@@ -15,6 +15,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/cli/command_table.h"
+#include "phalanx/cli/standard_io.h"
 #include "tests/paths.h"
 
 namespace phalanx {
@@ -22,9 +23,14 @@ namespace {
 
 using testing::HasSubstr;
 
+CommandIo& io() {
+  static StandardIo streams;
+  return streams;
+}
+
 std::map<std::string, std::string> pages() {
   std::map<std::string, std::string> found;
-  for (NamedPage& page : all_man_pages()) {
+  for (NamedPage& page : all_man_pages(io())) {
     EXPECT_TRUE(found.emplace(page.name, std::move(page.text)).second) << page.name;
   }
   return found;
@@ -33,7 +39,7 @@ std::map<std::string, std::string> pages() {
 TEST(ManPages, AreThereForEveryCommand) {
   const auto all = pages();
   EXPECT_TRUE(all.contains("phalanx"));
-  for (const CommandFlags& command : all_command_flags()) {
+  for (const CommandFlags& command : all_command_flags(io())) {
     std::string name = "phalanx-" + command.words;
     std::ranges::replace(name, ' ', '-');
     ASSERT_TRUE(all.contains(name)) << name;
@@ -85,7 +91,7 @@ TEST(ManPages, AreWellFormed) {
 
 TEST(ManPages, HaveTheExitCodesOfTheirPage) {
   std::ifstream file(source_path("docs/exit-codes.md"));
-  const std::string page = man_page_of("phalanx");
+  const std::string page = man_page_of(io(), "phalanx");
   for (std::string line; std::getline(file, line);) {
     std::smatch code;
     if (!std::regex_search(line, code, std::regex(R"(^\| ([0-9]+(?: \+ N)?) \|)"))) continue;
@@ -94,10 +100,11 @@ TEST(ManPages, HaveTheExitCodesOfTheirPage) {
 }
 
 TEST(ManPages, AreFoundByTheNamesOfCommands) {
-  EXPECT_THAT(man_page_of("dataset info"), testing::StartsWith(".TH \"PHALANX\\-DATASET\\-INFO\""));
-  EXPECT_EQ(man_page_of("phalanx dataset info"), man_page_of("dataset info"));
-  EXPECT_EQ(man_page_of("pretrain t5"), man_page_of("pretrain gpt"));
-  EXPECT_THAT(error_of<UsageError>([] { man_page_of("dataset inf"); }),
+  EXPECT_THAT(man_page_of(io(), "dataset info"),
+              testing::StartsWith(".TH \"PHALANX\\-DATASET\\-INFO\""));
+  EXPECT_EQ(man_page_of(io(), "phalanx dataset info"), man_page_of(io(), "dataset info"));
+  EXPECT_EQ(man_page_of(io(), "pretrain t5"), man_page_of(io(), "pretrain gpt"));
+  EXPECT_THAT(error_of<UsageError>([] { man_page_of(io(), "dataset inf"); }),
               HasSubstr("no such command"));
 }
 

@@ -207,7 +207,7 @@ std::string name_of_run(const Arguments& flags) {
 constexpr std::size_t kMostRuns = 32;
 
 // Draws the memory of every run in one picture.
-void compare_runs(const NamedFamily& named, const PlanCall& call) {
+void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call) {
   const std::vector<Arguments> runs = runs_of(call.compare);
   if (runs.size() > kMostRuns) {
     throw UsageError("--compare has {} runs, and a picture {} at most", runs.size(), kMostRuns);
@@ -245,25 +245,27 @@ void compare_runs(const NamedFamily& named, const PlanCall& call) {
   }
   say(said);
   write_file_durably(call.svg, to_svg(bars, title));
-  fmt::print("{}", to_text(bars));
+  io.put(to_text(bars));
 }
 
 }  // namespace
 
-int run_plan(const Arguments& arguments) { return plan(named_family("phalanx plan", arguments)); }
+int run_plan(CommandIo& io, const Arguments& arguments) {
+  return plan(io, named_family("phalanx plan", arguments));
+}
 
-int plan(const NamedFamily& named) {
+int plan(CommandIo& io, const NamedFamily& named) {
   PlanCall call;
   read_call(named, named.arguments, call);
   if (!call.yaml.empty()) {
-    fmt::print("{}", call.yaml);
+    io.put(call.yaml);
     return 0;
   }
   if (!call.svg.empty() && call.svg == call.timeline) {
     throw UsageError("--svg and --timeline are both {}: give two files", call.svg);
   }
   if (!call.compare.empty()) {
-    compare_runs(named, call);
+    compare_runs(io, named, call);
     return 0;
   }
   const RunPlan plan = plan_of(call);
@@ -280,7 +282,7 @@ int plan(const NamedFamily& named) {
                            plan.grid.world_size(), zero_stage(plan.config.layout))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
-  fmt::print("{}", call.json ? to_json(plan, listed) : to_text(plan));
+  io.put(call.json ? to_json(plan, listed) : to_text(plan));
   return 0;
 }
 

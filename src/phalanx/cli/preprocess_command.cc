@@ -10,7 +10,6 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/corpus_flags.h"
 #include "phalanx/cli/output_files.h"
-#include "phalanx/cli/signals.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/corpus/preprocess.h"
 #include "phalanx/data/indexed_dataset.h"
@@ -194,7 +193,7 @@ void show_end(const PreprocessResult& result, double seconds) {
 
 }  // namespace
 
-int run_preprocess_data(const Arguments& arguments) {
+int run_preprocess_data(CommandIo& io, const Arguments& arguments) {
   TokenizerFlags tokenizer_flags;
   PreprocessFlags given;
   FlagSet flags("phalanx preprocess-data",
@@ -213,10 +212,10 @@ int run_preprocess_data(const Arguments& arguments) {
   options.vocabulary_size = tokenizer->vocab_size();
   options.tokenizer = identity_of(*tokenizer, tokenizer_flags.options());
 
-  const StopSignals signals(kStopping);
+  const auto signals = io.listen(kStopping);
   ProgressLines lines;
   options.progress = [&](const PreprocessProgress& progress) { lines.show(progress); };
-  options.stop_requested = [&] { return signals.received() != 0; };
+  options.stop_requested = [&] { return signals->received() != 0; };
   try {
     const auto result =
         preprocess(options, [&](std::string_view text) { return tokenizer->encode(text); });
@@ -224,7 +223,7 @@ int run_preprocess_data(const Arguments& arguments) {
   } catch (const PreprocessStopped& stopped) {
     constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
     log_line(LogLevel::kError, fmt::format("phalanx preprocess-data: {}", stopped.what()));
-    return kEndedBySignal + signals.received();
+    return kEndedBySignal + signals->received();
   }
   return 0;
 }

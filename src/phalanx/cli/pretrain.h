@@ -9,8 +9,9 @@
 
 namespace phalanx {
 
-// Trains a model of the family with these flags: those of `phalanx pretrain` and the family's own.
-// Messages call the program by the name of its file. Returns the exit status; errors are thrown.
+// Trains a model of the family, in a process of its own, with these flags: those of `phalanx
+// pretrain` and the family's own. Messages call the program by the name of its file. Returns the
+// exit status; errors are thrown.
 int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& arguments);
 
 }  // namespace phalanx

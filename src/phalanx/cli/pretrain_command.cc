@@ -8,6 +8,7 @@
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/cli/pretrain.h"
+#include "phalanx/cli/standard_io.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
@@ -29,19 +30,20 @@ void add_examples(FlagSet& flags) {
 
 }  // namespace
 
-int run_pretrain(const Arguments& arguments) {
-  return pretrain(named_family("phalanx pretrain", arguments));
+int run_pretrain(CommandIo& io, const Arguments& arguments) {
+  return pretrain(io, named_family("phalanx pretrain", arguments));
 }
 
 int pretrain_family(std::shared_ptr<const ModelFamily> family, const Arguments& arguments) {
-  return pretrain({::program_invocation_short_name, std::move(family), arguments});
+  StandardIo io;
+  return pretrain(io, {::program_invocation_short_name, std::move(family), arguments});
 }
 
-int pretrain(const NamedFamily& named) {
-  TrainConfig config;
-  const auto environment = begin_process(config);
+std::unique_ptr<FlagSet> training_flags(const NamedFamily& named, TrainConfig& config) {
   use_family(named.family, config);
-  FlagSet flags(named.command, fmt::format("Trains a {}.", named.family->title()));
+  auto own =
+      std::make_unique<FlagSet>(named.command, fmt::format("Trains a {}.", named.family->title()));
+  FlagSet& flags = *own;
   add_train_flags(flags, config);
   add_start_flags(flags, config);
   if (config.family == nullptr) add_examples(flags);
@@ -53,11 +55,18 @@ int pretrain(const NamedFamily& named) {
         use_checkpoint_arguments(flags, config);
       },
       [&] { resolve(config, true); });
-  if (flags.prints_yaml()) {
-    fmt::print("{}", flags.to_yaml());
+  return own;
+}
+
+int pretrain(CommandIo& io, const NamedFamily& named) {
+  TrainConfig config;
+  const auto environment = begin_process(io, config);
+  const auto flags = training_flags(named, config);
+  if (flags->prints_yaml()) {
+    io.put(flags->to_yaml());
     return 0;
   }
-  return run_training(environment, flags, config);
+  return run_training(io, environment, *flags, config);
 }
 
 }  // namespace phalanx

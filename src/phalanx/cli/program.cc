@@ -10,20 +10,16 @@
 #include <cstdlib>
 #include <exception>
 #include <iterator>
-#include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
-#include "phalanx/base/error.h"
 #include "phalanx/base/error_report.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/mapped_file.h"
-#include "phalanx/base/threads.h"
+#include "phalanx/cli/fault.h"
 #include "phalanx/cli/signals.h"
-#include "phalanx/cli/standard_output.h"
-#include "phalanx/comm/comm_error.h"
+#include "phalanx/cli/standard_io.h"
 #include "phalanx/flags/flag_set.h"
 
 namespace phalanx {
@@ -36,11 +32,12 @@ struct Call {
 };
 
 int run(const Call& call) {
-  return with_checked_output([&call] {
+  StandardIo io;
+  return with_checked_output(io, [&] {
     try {
-      return call.program.run(call.words);
+      return call.program.run(io, call.words);
     } catch (const HelpRequested& help) {
-      fmt::print("{}", help.text);
+      io.put(help.text);
       return 0;
     }
   });
@@ -77,11 +74,13 @@ int launched_rank() {
 }
 
 // Reports an error to the user and to the launcher. Returns the exit status.
-int end_with(const Call& call, const std::string& message, ErrorCode code, int culprit = -1) {
-  print_error(call, message);
-  ErrorReport report{.message = message, .code = static_cast<int>(code), .rank = launched_rank()};
-  if (culprit >= 0 && culprit != report.rank) {
-    report.culprit = ErrorReport::Culprit{.rank = culprit, .host = {}, .reason = message};
+int end_with(const Call& call, const Fault& fault) {
+  print_error(call, fault.message);
+  ErrorReport report{
+      .message = fault.message, .code = static_cast<int>(fault.code), .rank = launched_rank()};
+  if (fault.culprit >= 0 && fault.culprit != report.rank) {
+    report.culprit =
+        ErrorReport::Culprit{.rank = fault.culprit, .host = {}, .reason = fault.message};
   }
   write_error_report(report);
   return report.code;
@@ -101,24 +100,8 @@ void occupy_standard_descriptors() {
 int status_of(const Call& call) {
   try {
     return run(call);
-  } catch (const CommError& error) {
-    return end_with(call, error.what(), error.code(), error.place().rank);
-  } catch (const Error& error) {
-    return end_with(call, error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    return end_with(call, "out of memory", ErrorCode::kSystem);
-  } catch (const std::system_error& error) {
-    // Starting threads may fail in many places.
-    const bool is_limit = error.code() == std::errc::resource_unavailable_try_again;
-    return is_limit
-               ? end_with(call,
-                          fmt::format("the system refused a thread (ulimit -u): {}. Limits: {}",
-                                      error.code().message(), thread_limits()),
-                          ErrorCode::kSystem)
-               : end_with(call, fmt::format("internal error: {}", error.what()),
-                          ErrorCode::kInternal);
-  } catch (const std::exception& error) {
-    return end_with(call, fmt::format("internal error: {}", error.what()), ErrorCode::kInternal);
+  } catch (const std::exception&) {
+    return end_with(call, current_fault());
   }
 }
 

@@ -7,13 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/cli/command_io.h"
+
 namespace phalanx {
 
 struct CommandProgram {
   std::string name;  // messages begin with it
   // Runs the command that the words name and returns the exit status; errors and HelpRequested are
   // thrown.
-  std::function<int(const std::vector<std::string>& words)> run;
+  std::function<int(CommandIo& io, const std::vector<std::string>& words)> run;
   // Whether a call with this first word trains: then a signal asks it to save, from the very
   // beginning.
   std::function<bool(std::string_view word)> trains;

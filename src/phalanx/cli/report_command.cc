@@ -50,7 +50,7 @@ Arguments with_long_names(Arguments arguments) {
 
 }  // namespace
 
-int run_report(const Arguments& arguments) {
+int run_report(CommandIo& io, const Arguments& arguments) {
   std::vector<std::string> directories;
   std::string given;
   FlagSet flags("phalanx report",
@@ -73,7 +73,7 @@ int run_report(const Arguments& arguments) {
   const std::string page = report_of({directories.begin(), directories.end()},
                                      {draw_timelines, std::chrono::system_clock::now()});
   if (is_printed) {
-    fmt::print("{}", page);
+    io.put(page);
     return 0;
   }
   write_file_durably(output, page);

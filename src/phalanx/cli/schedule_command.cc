@@ -254,14 +254,18 @@ void write_pictures(const ScheduleFlags& values, const TimelinePicture& picture)
 
 }  // namespace
 
-int run_schedule(const Arguments& arguments) {
+int run_schedule(CommandIo& io, const Arguments& arguments) {
+  return schedule(io, arguments, nullptr);
+}
+
+int schedule(CommandIo& io, const Arguments& arguments, std::string* svg) {
   ScheduleFlags values;
   FlagSet flags("phalanx schedule",
                 "One pipeline schedule: generated, verified, simulated, drawn.");
   add_flags(flags, values);
   flags.parse(arguments);
   if (values.list_kinds) {
-    fmt::print("{}", values.json ? kinds_json() : kinds_text());
+    io.put(values.json ? kinds_json() : kinds_text());
     return 0;
   }
   const int documents = int{values.json} + int{values.check_only} + int{values.text};
@@ -271,15 +275,16 @@ int run_schedule(const Arguments& arguments) {
   const ScheduleReport report = report_on_schedule(values.kind, request_of(flags, values));
   const TimelinePicture picture = picture_of(report, values.parallelogram);
   write_pictures(values, picture);
+  if (svg != nullptr) *svg = to_svg({&picture, 1});
   if (values.json) {
-    fmt::print("{}", to_json(report, values.lowered));
+    io.put(to_json(report, values.lowered));
     return 0;
   }
-  if (values.check_only) fmt::print("{}", check_text(report));
+  if (values.check_only) io.put(check_text(report));
   const bool asks_for_other =
       values.check_only || values.lowered || !values.svg.empty() || !values.trace.empty();
-  if (values.text || !asks_for_other) fmt::print("{}", to_text(picture));
-  if (values.lowered) fmt::print("{}", programs_text(report));
+  if (values.text || !asks_for_other) io.put(to_text(picture));
+  if (values.lowered) io.put(programs_text(report));
   return 0;
 }
 

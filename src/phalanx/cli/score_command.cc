@@ -12,7 +12,6 @@
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/cli/score_rows.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/families/families.h"
 #include "phalanx/inference/scoring.h"
@@ -87,30 +86,46 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-std::vector<Text> read_texts(const CommandOptions& options, const Tokenizer& tokenizer,
-                             const EncodeOptions& encoding) {
+// A text as ids. DataError, naming `source`, if it has no encoding.
+Text text_of(std::string source, std::string_view text, const Tokenizer& tokenizer,
+             const EncodeOptions& encoding) {
+  check_utf8(text, source);
+  try {
+    auto ids = tokenizer.encode(text, encoding);
+    return Text{std::move(source), std::move(ids)};
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", source, error.what());
+  }
+}
+
+std::vector<Text> texts_of(const ScoredTexts& given, const Tokenizer& tokenizer,
+                           const EncodeOptions& encoding) {
+  std::vector<Text> texts;
+  for (const std::string& text : given.texts) {
+    texts.push_back(text_of(fmt::format("texts[{}]", texts.size()), text, tokenizer, encoding));
+  }
+  for (const auto& ids : given.tokens) {
+    texts.push_back({fmt::format("tokens[{}]", texts.size() - given.texts.size()), ids});
+  }
+  return texts;
+}
+
+std::vector<Text> read_texts(CommandIo& io, const CommandOptions& options,
+                             const Tokenizer& tokenizer, const EncodeOptions& encoding) {
   if (!options.tokens.empty()) {
     const std::string ids = fmt::format("{}", fmt::join(options.tokens, " "));
     return {{"--tokens", token_ids_of(ids, "--tokens")}};
   }
   constexpr std::string_view kSource = "standard input";
-  const std::string input = standard_input();
+  const std::string input = standard_input(io);
   if (input.empty()) {
     throw DataError("{} is empty: give the text there, or --tokens", kSource);
   }
-  const auto text_of = [&](std::string source, std::string_view text) {
-    check_utf8(text, source);
-    try {
-      auto ids = tokenizer.encode(text, encoding);
-      return Text{std::move(source), std::move(ids)};
-    } catch (const DataError& error) {
-      throw DataError("{}: {}", source, error.what());
-    }
-  };
-  if (!options.lines) return {text_of(std::string(kSource), input)};
+  if (!options.lines) return {text_of(std::string(kSource), input, tokenizer, encoding)};
   std::vector<Text> texts;
   for (const std::string_view line : lines_of(input)) {
-    texts.push_back(text_of(fmt::format("{}, line {}", kSource, texts.size() + 1), line));
+    texts.push_back(
+        text_of(fmt::format("{}, line {}", kSource, texts.size() + 1), line, tokenizer, encoding));
   }
   return texts;
 }
@@ -213,19 +228,19 @@ struct Scored {
 };
 
 // Prints each text as soon as it has a score.
-void print_scores(const CommandOptions& options, const Tokenizer& tokenizer,
+void print_scores(CommandIo& io, const CommandOptions& options, const Tokenizer& tokenizer,
                   const std::vector<Text>& texts,
                   const std::function<Scored(const Text&)>& score_of) {
   LineTable table;
   const bool has_table = options.lines && !options.json;
-  if (has_table) write_standard_output(LineTable::head());
+  if (has_table) io.write(LineTable::head());
   for (const Text& text : texts) {
     const auto& [tokens, score] = score_of(text);
-    write_standard_output(options.json    ? to_json(tokens, score)
-                          : options.lines ? table.row(tokens, score)
-                                          : to_table(tokens, score, tokenizer));
+    io.write(options.json    ? to_json(tokens, score)
+             : options.lines ? table.row(tokens, score)
+                             : to_table(tokens, score, tokenizer));
   }
-  if (has_table) write_standard_output(table.foot());
+  if (has_table) io.write(table.foot());
 }
 
 // For a BERT: each token is masked alone, with all others as they are.
@@ -240,7 +255,7 @@ TextScore masked_score(MaskedTokens& model, const Text& text, std::int32_t mask)
 }
 
 // Puts the texts between [CLS] and [SEP], unless their ids have them already.
-int score_masked(const CommandOptions& options, const TrainedModel& trained,
+int score_masked(CommandIo& io, const CommandOptions& options, const TrainedModel& trained,
                  std::vector<Text> texts) {
   if (options.logits) throw ConfigError("--logits: no token follows the text of a BERT");
   if (options.stride > 0) throw ConfigError("--stride: a BERT's texts are not cut into windows");
@@ -269,7 +284,7 @@ int score_masked(const CommandOptions& options, const TrainedModel& trained,
     lengths.push_back(length);
   }
   MaskedTokens scorer(trained.config, model, trained.checkpoint, trained.device, lengths);
-  print_scores(options, tokenizer, texts, [&](const Text& text) {
+  print_scores(io, options, tokenizer, texts, [&](const Text& text) {
     return Scored{text, masked_score(scorer, text, mask)};
   });
   return 0;
@@ -309,14 +324,14 @@ void check_encoder_text(const Text& text, const T5Config& model) {
 }
 
 // For a T5: scores the target's tokens, given each of the texts.
-int score_target(const CommandOptions& options, const TrainedModel& trained,
+int score_target(CommandIo& io, const CommandOptions& options, const TrainedModel& trained,
                  const std::vector<Text>& texts) {
   const Tokenizer& tokenizer = *trained.tokenizer;
   const T5Config model = t5_config(trained.config, tokenizer.vocab_size());
   const Text target{"--target", target_ids(options.target, trained, model)};
   for (const Text& text : texts) check_encoder_text(text, model);
   TextToText scorer(trained.config, model, trained.checkpoint, trained.device);
-  print_scores(options, tokenizer, texts, [&](const Text& text) {
+  print_scores(io, options, tokenizer, texts, [&](const Text& text) {
     return Scored{target, scorer.score(text.ids, target.ids)};
   });
   return 0;
@@ -336,9 +351,12 @@ void check_row_flags(const CommandOptions& options) {
 
 }  // namespace
 
-int run_score(const Arguments& arguments) { return score({"phalanx score"}, arguments); }
+int run_score(CommandIo& io, const Arguments& arguments) {
+  return score(io, {"phalanx score"}, arguments);
+}
 
-int score(const ModelCommand& command, const Arguments& arguments) {
+int score(CommandIo& io, const ModelCommand& command, const Arguments& arguments,
+          const ScoredTexts* given) {
   CommandOptions options;
   options.model = ModelFlags(command.family);
   FlagSet flags(
@@ -349,11 +367,20 @@ int score(const ModelCommand& command, const Arguments& arguments) {
   add_flags(flags, options);
   flags.parse(arguments);
   options.names_stride = flags.given("--stride");
+  if (given != nullptr && (!options.tokens.empty() || options.lines)) {
+    throw UsageError("{}: the texts are given as a list: leave it out",
+                     options.lines ? "--lines" : "--tokens");
+  }
 
   const TrainedModel trained = options.model.open_any();
   if (trained.is_classifier()) {
     check_row_flags(options);
-    return score_rows(trained, {.lines = options.lines, .json = options.json});
+    if (given != nullptr) {
+      throw ConfigError(
+          "a classifier is scored on labelled rows, not on texts: give the rows to the command "
+          "score as its input");
+    }
+    return score_rows(io, trained, {.lines = options.lines, .json = options.json});
   }
   const GptConfig& model = trained.model;
   if (options.stride > model.max_positions) {
@@ -370,10 +397,12 @@ int score(const ModelCommand& command, const Arguments& arguments) {
                       family);
   }
   // A T5 reads texts with sentinels in them.
-  const std::vector<Text> texts =
-      read_texts(options, *trained.tokenizer, {.parse_special = has_target});
-  if (has_target) return score_target(options, trained, texts);
-  if (family == "bert" && !is_own) return score_masked(options, trained, texts);
+  const EncodeOptions encoding{.parse_special = has_target};
+  const std::vector<Text> texts = given != nullptr
+                                      ? texts_of(*given, *trained.tokenizer, encoding)
+                                      : read_texts(io, options, *trained.tokenizer, encoding);
+  if (has_target) return score_target(io, options, trained, texts);
+  if (family == "bert" && !is_own) return score_masked(io, options, trained, texts);
   if (!trained.goes_on) throw ConfigError("{} is no model whose texts have a score here", family);
   std::vector<std::int64_t> lengths;
   for (const Text& text : texts) {
@@ -383,7 +412,7 @@ int score(const ModelCommand& command, const Arguments& arguments) {
   Scorer scorer(trained.config, model, trained.checkpoint, trained.device,
                 trained.tokenizer->end_of_document(), lengths,
                 {.stride = options.stride, .logits = options.logits});
-  print_scores(options, *trained.tokenizer, texts, [&](const Text& text) {
+  print_scores(io, options, *trained.tokenizer, texts, [&](const Text& text) {
     return Scored{text, scorer.score(text.ids)};
   });
   return 0;

@@ -8,7 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/cli/standard_output.h"
+#include "phalanx/cli/json_line.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/tasks/classification.h"
 #include "phalanx/tasks/classify_family.h"
@@ -26,8 +26,8 @@ std::vector<std::string> text_columns_of(std::string_view rows) {
   return {"0"};
 }
 
-LabelledTexts read_rows(ClassifyOptions options) {
-  std::string rows = standard_input();
+LabelledTexts read_rows(CommandIo& io, ClassifyOptions options) {
+  std::string rows = standard_input(io);
   if (rows.empty()) {
     throw DataError(
         "{} is empty: give rows there, with their labels, as the classifier was "
@@ -42,11 +42,10 @@ LabelledTexts read_rows(ClassifyOptions options) {
 // A row's place, label, prediction and loss.
 class RowTable {
  public:
-  RowTable(const RowScoreOptions& options, const std::vector<std::string>& names)
-      : options_(options), names_(names) {
+  RowTable(CommandIo& io, const RowScoreOptions& options, const std::vector<std::string>& names)
+      : io_(io), options_(options), names_(names) {
     if (!options.json) {
-      write_standard_output(
-          fmt::format("{:>8} {:>12}  {:<16} {}\n", "line", "loss", "label", "prediction"));
+      io_.write(fmt::format("{:>8} {:>12}  {:<16} {}\n", "line", "loss", "label", "prediction"));
     }
   }
 
@@ -58,39 +57,39 @@ class RowTable {
                                            {"label", label},
                                            {"prediction", predicted},
                                            {"loss", static_cast<float>(loss)}};
-      write_standard_output(json_line(json));
+      io_.write(json_line(json));
     } else {
-      write_standard_output(
-          fmt::format("{:>8} {:>12.6f}  {:<16} {}\n", text.line, loss, label, predicted));
+      io_.write(fmt::format("{:>8} {:>12.6f}  {:<16} {}\n", text.line, loss, label, predicted));
     }
   }
 
  private:
+  CommandIo& io_;
   const RowScoreOptions& options_;
   const std::vector<std::string>& names_;
 };
 
-void print_summary(const Confusion& found, double loss, const RowScoreOptions& options,
-                   const std::vector<std::string>& names) {
+void print_summary(CommandIo& io, const Confusion& found, double loss,
+                   const RowScoreOptions& options, const std::vector<std::string>& names) {
   const double accuracy = static_cast<double>(found.correct()) / static_cast<double>(found.total());
   if (!options.json) {
-    write_standard_output(fmt::format("{} texts, accuracy {:.6f}, F1 {:.6f}, loss {:.6f}\n",
-                                      format_count(found.total()), accuracy, found.f1(), loss));
+    io.write(fmt::format("{} texts, accuracy {:.6f}, F1 {:.6f}, loss {:.6f}\n",
+                         format_count(found.total()), accuracy, found.f1(), loss));
     return;
   }
   const nlohmann::ordered_json json = {
       {"texts", found.total()},     {"correct", found.correct()},       {"accuracy", accuracy},
       {"f1", found.f1()},           {"loss", static_cast<float>(loss)}, {"labels", names},
       {"confusion", found.counts()}};
-  write_standard_output(json_line(json));
+  io.write(json_line(json));
 }
 
 }  // namespace
 
-int score_rows(const TrainedModel& trained, const RowScoreOptions& options) {
+int score_rows(CommandIo& io, const TrainedModel& trained, const RowScoreOptions& options) {
   const auto classify = ClassifyOptions::from_text(trained.config.family_options);
   const std::vector<std::string> names = classify.label_names();
-  const LabelledTexts rows = read_rows(classify);
+  const LabelledTexts rows = read_rows(io, classify);
   const std::int64_t sequence = trained.config.data.seq_length;
   const ClassificationSamples samples(rows, *trained.tokenizer, sequence);
   tell_left_out(rows);
@@ -99,7 +98,7 @@ int score_rows(const TrainedModel& trained, const RowScoreOptions& options) {
                         classifier_config(trained.config, trained.tokenizer->vocab_size()),
                         *trained.tokenizer, trained.checkpoint, trained.device);
   std::optional<RowTable> table;
-  if (options.lines) table.emplace(options, names);
+  if (options.lines) table.emplace(io, options, names);
   double loss = 0.0;
   std::size_t number = 0;
   const Confusion found =
@@ -111,7 +110,7 @@ int score_rows(const TrainedModel& trained, const RowScoreOptions& options) {
       });
   // With --lines --json each line is a document of its row.
   if (options.lines && options.json) return 0;
-  print_summary(found, loss / static_cast<double>(found.total()), options, names);
+  print_summary(io, found, loss / static_cast<double>(found.total()), options, names);
   return 0;
 }
 

@@ -12,6 +12,6 @@ struct RowScoreOptions {
 
 // Reads rows from standard input, in the columns of the table that the classifier was trained on,
 // and prints accuracy, F1 and loss. Returns the exit status.
-int score_rows(const TrainedModel& trained, const RowScoreOptions& options);
+int score_rows(CommandIo& io, const TrainedModel& trained, const RowScoreOptions& options);
 
 }  // namespace phalanx

@@ -12,10 +12,12 @@
 #include <csignal>
 #include <string_view>
 
+#include "phalanx/cli/command_io.h"
+
 namespace phalanx {
 
 // Its handlers are installed while it lives; only one object at a time.
-class StopSignals {
+class StopSignals final : public StopRequests {
  public:
   // For a run. `saves`: whether there is a --save, for the line. `also`: the chosen signal.
   explicit StopSignals(bool saves, int also = SIGTERM);
@@ -23,10 +25,9 @@ class StopSignals {
   explicit StopSignals(const char* line);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  ~StopSignals();
+  ~StopSignals() override;
 
-  // The first signal that arrived, or 0.
-  int received() const;
+  int received() const override;
 
  private:
   void install(const char* line, bool is_alone);

@@ -1,12 +1,8 @@
 #include "phalanx/cli/text_input.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -32,38 +28,22 @@ std::vector<std::int32_t> ids_of_json(const std::string& text, std::string_view 
   }
 }
 
-void greet_typist() {
-  if (::isatty(STDIN_FILENO) == 1) log_info("reading standard input; Ctrl-D ends it");
-}
-
-// Waits for standard input and appends what has arrived; false at its end.
-bool read_more(std::string& text) {
-  constexpr std::size_t kBlock = 1 << 20;
-  while (true) {
-    const std::size_t size = text.size();
-    if (text.capacity() - size < kBlock) text.reserve(2 * size + kBlock);
-    text.resize(size + kBlock);
-    const ssize_t count = ::read(STDIN_FILENO, text.data() + size, kBlock);
-    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (count >= 0) return count > 0;
-    if (errno != EINTR) {
-      throw IoError("standard input: {}", std::generic_category().message(errno));
-    }
-  }
+void greet_typist(const CommandIo& io) {
+  if (io.is_typed()) log_info("reading standard input; Ctrl-D ends it");
 }
 
 }  // namespace
 
-std::string standard_input() {
-  greet_typist();
+std::string standard_input(CommandIo& io) {
+  greet_typist(io);
   std::string text;
-  while (read_more(text)) {
+  while (io.read_more(text)) {
   }
   return text;
 }
 
 std::vector<std::string> InputLines::next(std::size_t most) {
-  if (!has_begun_) greet_typist();
+  if (!has_begun_) greet_typist(io_);
   has_begun_ = true;
   std::vector<std::string> lines;
   while (true) {
@@ -81,7 +61,7 @@ std::vector<std::string> InputLines::next(std::size_t most) {
     searched_ = text_.size() - taken_;
     text_.erase(0, taken_);
     taken_ = 0;
-    has_ended_ = !read_more(text_);
+    has_ended_ = !io_.read_more(text_);
   }
 }
 

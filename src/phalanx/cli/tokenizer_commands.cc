@@ -6,7 +6,6 @@
 #include <span>
 
 #include "phalanx/cli/commands.h"
-#include "phalanx/cli/standard_output.h"
 #include "phalanx/cli/text_input.h"
 #include "phalanx/cli/tokenizer_flags.h"
 
@@ -15,21 +14,23 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Standard output in blocks.
+// The output in blocks.
 class Output {
  public:
+  explicit Output(CommandIo& io) : io_(io) {}
   template <typename... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
     if (text_.size() >= kBlock) flush();
   }
   void flush() {
-    write_standard_output(text_);
+    io_.write(text_);
     text_.clear();
   }
 
  private:
   static constexpr std::size_t kBlock = 1 << 16;
+  CommandIo& io_;
   std::string text_;
 };
 
@@ -114,7 +115,7 @@ void add_flags(FlagSet& flags, TokenizeOptions& options) {
 
 }  // namespace
 
-int run_tokenize(const Arguments& arguments) {
+int run_tokenize(CommandIo& io, const Arguments& arguments) {
   TokenizerFlags tokenizer_flags;
   TokenizeOptions options;
   FlagSet flags("phalanx tokenize", "Standard input into token ids (a JSON list), or back.");
@@ -122,8 +123,8 @@ int run_tokenize(const Arguments& arguments) {
   add_flags(flags, options);
   flags.parse(arguments);
   const auto tokenizer = tokenizer_flags.make();
-  const std::string input = standard_input();
-  Output output;
+  const std::string input = standard_input(io);
+  Output output(io);
   for_each_text(input, options.lines, [&](std::string_view text) {
     if (!options.decode) {
       const auto ids = tokenizer->encode(text, options.encoding);

@@ -69,7 +69,7 @@ void train_and_write_wordpiece(const CorpusOptions& corpus, const WordPieceTrain
 
 }  // namespace
 
-int run_train_tokenizer(const Arguments& arguments) {
+int run_train_tokenizer(CommandIo& /*io*/, const Arguments& arguments) {
   CorpusOptions corpus;
   CorpusFlags corpus_flags(corpus);
   std::string output;

@@ -47,9 +47,22 @@ RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainCon
       [&] { return runner_of(environment, config, signals); });
 }
 
+int status_of(RunEnd end) {
+  switch (end) {
+    case RunEnd::kFinished:
+      return 0;
+    case RunEnd::kPreempted:
+      return static_cast<int>(ErrorCode::kPreempted);
+    case RunEnd::kStopped:
+      return static_cast<int>(ErrorCode::kTemporary);
+  }
+  return static_cast<int>(ErrorCode::kInternal);
+}
+
 }  // namespace
 
-std::optional<LaunchEnvironment> begin_process(TrainConfig& config) {
+std::optional<LaunchEnvironment> begin_process(CommandIo& io, TrainConfig& config) {
+  if (!io.owns_process()) return std::nullopt;
   std::optional<LaunchEnvironment> environment = read_launch_environment();
   // Of many processes only the first one logs; all of them print errors.
   if (environment && environment->rank > 0) set_log_level(LogLevel::kError);
@@ -74,8 +87,9 @@ void add_start_flags(FlagSet& flags, TrainConfig& config) {
   add_deepspeed_config(flags, config);
 }
 
-int run_training(const std::optional<LaunchEnvironment>& environment, const FlagSet& flags,
-                 TrainConfig& config) {
+int run_training(CommandIo& io, const std::optional<LaunchEnvironment>& environment,
+                 const FlagSet& flags, TrainConfig& config) {
+  if (!io.owns_process()) return status_of(train_on_threads(flags, config, nullptr, nullptr));
   let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
   read_job(config.run);
@@ -91,15 +105,22 @@ int run_training(const std::optional<LaunchEnvironment>& environment, const Flag
         environment->world_size, environment->world_size == 1 ? "process was" : "processes were",
         environment->source);
   }
-  switch (train(starts_threads ? std::nullopt : environment, config)) {
-    case RunEnd::kFinished:
-      return 0;
-    case RunEnd::kPreempted:
-      return static_cast<int>(ErrorCode::kPreempted);
-    case RunEnd::kStopped:
-      return static_cast<int>(ErrorCode::kTemporary);
+  return status_of(train(starts_threads ? std::nullopt : environment, config));
+}
+
+RunEnd train_on_threads(const FlagSet& flags, TrainConfig& config, const StopToken& stop,
+                        std::unique_ptr<RunSink> listener) {
+  if (flags.given("--exit-signal")) {
+    throw ConfigError(
+        "--exit-signal {}: a run inside another program listens to no signals: leave it out, and "
+        "ask the run to stop from the program",
+        config.run.exit_signal);
   }
-  return static_cast<int>(ErrorCode::kInternal);
+  for (const std::string& note : flags.notes()) log_info("{}", note);
+  read_job(config.run);
+  RunSinks sinks = default_sinks(config.run, HasTerminal::kNo);
+  if (listener != nullptr) sinks.add(std::move(listener));
+  return pretrain(config, stop, sinks);
 }
 
 }  // namespace phalanx

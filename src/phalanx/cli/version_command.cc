@@ -10,7 +10,7 @@
 
 namespace phalanx {
 
-int run_version(const Arguments& arguments) {
+int run_version(CommandIo& io, const Arguments& arguments) {
   bool json = false;
   FlagSet flags("phalanx version", "Version, compiler, backends, processor.");
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
@@ -24,11 +24,11 @@ int run_version(const Arguments& arguments) {
                                            {"targets", cpu::names_of_targets_here()},
                                            {"threads", usable_cores().count}};
   if (json) {
-    fmt::print("{}\n", document.dump(2));
+    io.print("{}\n", document.dump(2));
     return 0;
   }
   for (const auto& [key, value] : document.items()) {
-    fmt::print("{:<11} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    io.print("{:<11} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return 0;
 }

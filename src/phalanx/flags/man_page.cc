@@ -147,7 +147,8 @@ std::string man_page(const ManPage& page) {
                                  literal(capitals(name)), literal(page.version));
   // Lines with calls and names of flags are not hyphenated, nor are they stretched.
   text += ".nh\n.ad l\n";
-  text += heading("SH", "NAME") + fmt::format("{} \\- {}\n", literal(name), literal(index_line(page.meaning)));
+  text += heading("SH", "NAME") +
+          fmt::format("{} \\- {}\n", literal(name), literal(index_line(page.meaning)));
   text += heading("SH", "SYNOPSIS") + call_line(page.usage);
   if (!page.description.empty()) {
     text += heading("SH", "DESCRIPTION") + line_of(ended(page.description));

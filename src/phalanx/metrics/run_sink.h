@@ -84,6 +84,7 @@ struct RunEnding {
   // A JSON object: the timeline of the last step (start/run_facts.h); empty: none.
   std::string facts = {};
   bool save_is_lost = false;  // another directory has taken the place of --save
+  std::int64_t consumed_samples = 0;
 };
 
 class RunSink {

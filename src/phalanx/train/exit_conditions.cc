@@ -8,6 +8,7 @@
 namespace phalanx {
 
 std::string signal_line(int signal) {
+  if (signal == kAskedByProgram) return "ending the run: the program asked for it.";
   const char* const name = ::sigabbrev_np(signal);
   return fmt::format("exiting program after receiving {}.", name != nullptr
                                                                 ? fmt::format("SIG{}", name)

@@ -30,7 +30,7 @@ TensorBoardOptions tensorboard_options(const RunConfig& run) {
 
 }  // namespace
 
-RunSinks default_sinks(const RunConfig& run) {
+RunSinks default_sinks(const RunConfig& run, HasTerminal has_terminal) {
   RunSinks sinks;
   sinks.add(std::make_unique<LogSink>(LogOptions{.throughput = run.log_throughput,
                                                  .timing_option = run.timing_log_option,
@@ -42,7 +42,7 @@ RunSinks default_sinks(const RunConfig& run) {
   if (!run.tensorboard_dir.empty()) {
     sinks.add(std::make_unique<TensorBoardSink>(tensorboard_options(run)));
   }
-  sinks.add(std::make_unique<ProgressSink>());
+  if (has_terminal == HasTerminal::kYes) sinks.add(std::make_unique<ProgressSink>());
   // It reads the files of the sinks before it.
   if (!run.save.empty()) sinks.add(std::make_unique<ReportSink>(run.save, draw_timelines));
   return sinks;

@@ -98,13 +98,15 @@ RunEnd Trainer::run() {
     log_.end({.outcome = outcome_of(end),
               .iteration = state_.iteration,
               .error = {},
-              .facts = last_step()});
+              .facts = last_step(),
+              .consumed_samples = state_.consumed_train_samples});
     return end;
   } catch (const std::exception& error) {
     ranks_.world->abort(error.what());
     log_.end({.outcome = RunEnding::Outcome::kFailed,
               .iteration = state_.iteration,
-              .error = error.what()});
+              .error = error.what(),
+              .consumed_samples = state_.consumed_train_samples});
     throw;
   }
 }

@@ -1,0 +1,36 @@
+#include "phalanx/cli/fault.h"
+
+#include <fmt/core.h>
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "phalanx/base/threads.h"
+#include "phalanx/comm/comm_error.h"
+
+namespace phalanx {
+
+Fault current_fault() {
+  try {
+    throw;
+  } catch (const CommError& error) {
+    return {error.what(), error.code(), error.place().rank};
+  } catch (const Error& error) {
+    return {error.what(), error.code()};
+  } catch (const std::bad_alloc&) {
+    return {"out of memory", ErrorCode::kSystem};
+  } catch (const std::system_error& error) {
+    // Starting threads may fail in many places.
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return {fmt::format("the system refused a thread (ulimit -u): {}. Limits: {}",
+                          error.code().message(), thread_limits()),
+              ErrorCode::kSystem};
+    }
+    return {fmt::format("internal error: {}", error.what())};
+  } catch (const std::exception& error) {
+    return {fmt::format("internal error: {}", error.what())};
+  }
+}
+
+}  // namespace phalanx
