@@ -34,9 +34,8 @@ TEST(Python, ThePackagesTestsPass) {
   const int status = run(
       fmt::format("cd '{}' && env PYTHONPATH='{}' PHALANX_LIBRARY='{}' PYTHONDONTWRITEBYTECODE=1 "
                   "python3 -m unittest discover -s '{}/tests' -t '{}' >'{}' 2>&1 </dev/null",
-                  directory.path().string(), package.string(),
-                  build_path("libphalanx.so").string(), package.string(), package.string(),
-                  log.string()));
+                  directory.path().string(), package.string(), build_path("libphalanx.so").string(),
+                  package.string(), package.string(), log.string()));
   std::ifstream file(log);
   EXPECT_EQ(status, 0) << std::string(std::istreambuf_iterator<char>(file), {});
 }
