@@ -70,7 +70,8 @@ class ElfFile {
 };
 
 TEST(Linking, TablesOfFunctionsAreReadOnly) {
-  for (const std::string& path : {program_path(), build_path("libphalanx_ucx.so").string()}) {
+  for (const std::string& path : {program_path(), build_path("libphalanx.so").string(),
+                                  build_path("libphalanx_ucx.so").string()}) {
     SCOPED_TRACE(path);
     const ElfFile file(path);
     // A program at a fixed address would be ET_EXEC.

@@ -61,6 +61,13 @@ std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
+// Threads of OpenMP's teams end a moment after the thread that had them.
+bool returns_to(std::size_t threads) {
+  constexpr int kMostWaits = 5000;
+  for (int i = 0; i < kMostWaits && threads_of_process() != threads; ++i) ::usleep(1000);
+  return threads_of_process() == threads;
+}
+
 class Caller : public testing::Test {
  protected:
   Caller() {
@@ -79,19 +86,13 @@ class Caller : public testing::Test {
 };
 
 TEST_F(Caller, IsUnchanged) {
-  Json run = tiny_flags();
-  run["save"] = scratch_ / "run";
-  run["train-iters"] = 2;
-  run["bf16"] = true;
-  // The ranks take all cores and are bound to theirs.
+  // The only rank takes all cores; two ranks are bound to theirs.
   const auto cores = std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
-  Json bound = tiny_flags();
-  bound["nproc"] = 2;
-  bound["threads-per-rank"] = std::max<long>(1, cores / 2);
-  bound["train-iters"] = 2;
-  Json alone = bound;
-  alone["nproc"] = 1;
-  alone["threads-per-rank"] = cores;
+  Json alone = tiny_flags(write_tiny_data(scratch_.path()));
+  alone.update({{"train-iters", 1}, {"eval-iters", 0}, {"threads-per-rank", cores}});
+  Json pair = alone;
+  alone.update({{"save", scratch_ / "run"}, {"save-interval", 1}});
+  pair.update({{"nproc", 2}, {"threads-per-rank", std::max<long>(1, cores / 2)}});
   const auto text = [](const Json& request) { return request.dump(); };
   const Json load = {{"load", scratch_ / "run"}};
   Json prompts = load, texts = load;
@@ -106,11 +107,9 @@ TEST_F(Caller, IsUnchanged) {
          return phalanx_schedule(
              R"({"flags": {"kind": "gpipe", "pipeline-size": 2, "microbatches": 2}})");
        }},
-      {"run", [&] { return phalanx_run(request_of(run).c_str(), ignore, nullptr, nullptr); }},
-      {"run on all cores",
-       [&] { return phalanx_run(request_of(alone).c_str(), ignore, nullptr, nullptr); }},
+      {"run", [&] { return phalanx_run(request_of(alone).c_str(), ignore, nullptr, nullptr); }},
       {"run of two ranks",
-       [&] { return phalanx_run(request_of(bound).c_str(), ignore, nullptr, nullptr); }},
+       [&] { return phalanx_run(request_of(pair).c_str(), ignore, nullptr, nullptr); }},
       {"generate", [&] { return phalanx_generate(text(prompts).c_str()); }},
       {"score", [&] { return phalanx_score(text(texts).c_str()); }},
       {"report",
@@ -147,7 +146,7 @@ TEST_F(Caller, IsUnchanged) {
     EXPECT_EQ(after.handlers, before.handlers);
     EXPECT_EQ(after.environment, before.environment);
     EXPECT_EQ(after.streams, before.streams);
-    EXPECT_EQ(threads_of_process(), threads) << "threads that were left behind";
+    EXPECT_TRUE(returns_to(threads)) << "threads were left behind";
   }
 }
 

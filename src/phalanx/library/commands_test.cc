@@ -28,7 +28,8 @@ TEST_F(Commands, PlansAsTheProgramDoes) {
   EXPECT_EQ(Answer(phalanx_plan(request_of(tiny_shape()).c_str())).text, expected);
   // The same as words; false and null leave flags out.
   Json words = {"gpt"};
-  for (const auto& [name, value] : tiny_shape().items()) {
+  const Json shape = tiny_shape();
+  for (const auto& [name, value] : shape.items()) {
     words.push_back("--" + name + "=" +
                     (value.is_string() ? value.get<std::string>() : value.dump()));
   }

@@ -28,8 +28,10 @@ std::string with_flag(const std::string& name, const Json& value) {
 
 TEST(Errors, AreOfTheRequest) {
   expect_error(phalanx_plan(nullptr), 64, "the request is NULL");
-  expect_error(phalanx_plan("{\"model\": "), 64, "the request is no JSON");
-  expect_error(phalanx_plan("\"\xff\""), 64, "the request is no JSON");
+  expect_error(phalanx_plan("{\"model\": "), 64, "the request: not JSON at byte");
+  expect_error(phalanx_plan("\"\xff\""), 64, "the request: not JSON at byte");
+  expect_error(phalanx_plan(R"({"model": "gpt", "model": "bert"})"), 64,
+               R"(the request: the key "model" comes twice)");
   expect_error(phalanx_plan("[1]"), 64, "the request is [1]: give a JSON object");
   expect_error(phalanx_plan(R"({"model": "gpt", "flag": {}})"), 64,
                "the request has \"flag\", which is not known here: it may have arguments, flags, "
@@ -63,7 +65,7 @@ TEST(Errors, AreOfFlags) {
   expect_error(phalanx_plan(with_flag("seq-length", "many").c_str()), 64, "--seq-length");
   // A line for each fault.
   Json flags = tiny_shape();
-  flags["hidden-size"] = 33;
+  flags["seq-length"] = 0;
   flags["lr"] = -1;
   const Answer two = phalanx_plan(request_of(flags).c_str());
   EXPECT_EQ(two.code, 78);
@@ -74,7 +76,7 @@ TEST(Errors, AreOfWhatPrintsNoDocument) {
   expect_error(phalanx_plan(R"({"arguments": ["gpt", "--help"]})"), 64, "--help prints no JSON");
   expect_error(phalanx_plan(with_flag("print-yaml", true).c_str()), 64, "--print-yaml");
   expect_error(phalanx_run(with_flag("print-yaml", true).c_str(), nullptr, nullptr, nullptr), 64,
-               "is required");
+               "must be given");
 }
 
 TEST(Errors, AreOfFiles) {
@@ -126,14 +128,14 @@ TEST(Errors, AreOfRuns) {
   const auto run = [](Json flags) {
     return phalanx_run(request_of(flags).c_str(), nullptr, nullptr, nullptr);
   };
-  Json flags = tiny_flags();
+  Json flags = tiny_flags("data");
   flags["exit-signal"] = "SIGUSR1";
   expect_error(run(flags), 78, "--exit-signal SIGUSR1: a run inside another program");
-  flags = tiny_flags();
+  flags = tiny_flags("data");
   flags["load"] = "/nowhere/at/all";
   flags["exit-on-missing-checkpoint"] = true;
   EXPECT_NE(Answer(run(flags)).code, 0);
-  flags = tiny_flags();
+  flags = tiny_flags("data");
   flags["print-yaml"] = true;
   expect_error(run(flags), 64, "--print-yaml: a run prints nothing");
   expect_error(phalanx_run(R"({"arguments": ["gpt", "--help"]})", nullptr, nullptr, nullptr), 64,

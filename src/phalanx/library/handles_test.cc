@@ -26,7 +26,7 @@ class Handles : public testing::Test {
   static void SetUpTestSuite() {
     phalanx_set_log([](int, const char*, void*) {}, nullptr);
     scratch_ = new TemporaryDirectory("handles");
-    Json flags = tiny_flags();
+    Json flags = tiny_flags(write_tiny_data(scratch_->path()));
     flags.update({{"save", *scratch_ / "run"}, {"save-interval", 6}, {"eval-iters", 0}});
     const Answer run = phalanx_run(request_of(flags).c_str(), nullptr, nullptr, nullptr);
     ASSERT_EQ(run.code, 0) << run.error;

@@ -11,8 +11,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/test_support.h"
+#include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/library/phalanx.h"
 #include "tests/paths.h"
 
@@ -69,10 +71,25 @@ inline Json tiny_shape() {
           {"threads-per-rank", 1}};
 }
 
-// A run of 6 iterations of the tiny model.
-inline Json tiny_flags() {
+// A dataset of 60 documents; the order of the mock data's many documents takes most of a tiny run.
+inline std::string write_tiny_data(const std::filesystem::path& directory) {
+  const std::string prefix = (directory / "tiny").string();
+  IndexedDatasetWriter writer(prefix, TokenType::kU16);
+  for (std::int32_t document = 0; document < 60; ++document) {
+    std::vector<std::int32_t> ids(20);
+    for (std::int32_t i = 0; i < 20; ++i) ids[static_cast<std::size_t>(i)] = document * i % 60;
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.commit();
+  return prefix;
+}
+
+// A run of 6 iterations of the tiny model on that data.
+inline Json tiny_flags(const std::string& data) {
   Json flags = tiny_shape();
-  flags.update({{"mock-data", true},
+  flags.update({{"data-path", data},
+                {"split", "80,10,10"},
                 {"lr", 1e-2},
                 {"train-iters", 6},
                 {"lr-decay-iters", 6},
