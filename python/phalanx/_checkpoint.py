@@ -20,13 +20,14 @@ else:
 class Checkpoint(Closable, _Base):
     """The tensors of a checkpoint by name, each a NumPy array: a lazy mapping.
 
-    DIR is a save directory, whose latest checkpoint is opened, or one iter_NNNNNNN of it. Arrays
-    are read-only views of the mapped file, and stay valid when the checkpoint is closed. NumPy
-    has no bf16: such a tensor is given as its bits, uint16; to_float32() converts it, and so does
-    checkpoint[name].view(ml_dtypes.bfloat16).
+    `directory` is a save directory, whose latest checkpoint is opened, or one iter_NNNNNNN of
+    it. States of the optimizer are tensors, too: "optimizer.exp_avg.NAME". Arrays are read-only
+    views of the mapped file, and stay valid when the checkpoint is closed. NumPy has no bf16:
+    such a tensor is given as its bits, uint16; to_float32() converts it, and
+    checkpoint[name].view(ml_dtypes.bfloat16) reads it as it is.
 
     >>> checkpoint = phalanx.Checkpoint("run")
-    >>> checkpoint.iteration, checkpoint["final_norm.weight"].shape
+    >>> checkpoint.iteration, checkpoint["decoder.final_layernorm.weight"].shape
     (20, (32,))
     """
 
@@ -68,7 +69,7 @@ class Checkpoint(Closable, _Base):
     def to_float32(self, name: str) -> npt.NDArray[Any]:
         """A tensor as float32, a copy of its own, whatever type it is stored in.
 
-        >>> checkpoint.to_float32("final_norm.weight").dtype
+        >>> checkpoint.to_float32("decoder.final_layernorm.weight").dtype
         dtype('float32')
         """
         array = self[name]

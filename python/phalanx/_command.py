@@ -33,7 +33,7 @@ def command(
     Words follow the command as they are, behind them come flags. What the command prints for
     people stands in `output`; with json=True `json()` reads it.
 
-    >>> phalanx.command("train-tokenizer", input="book.txt", vocab_size=300, output="tok").status
+    >>> phalanx.command("dataset check", "book_text_document").status
     0
     >>> phalanx.command("dataset info", "book_text_document", json=True).json()["documents"]
     100

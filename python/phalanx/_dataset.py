@@ -36,7 +36,7 @@ class Dataset(Closable, _Base):
 
     >>> dataset = phalanx.Dataset("book_text_document")
     >>> len(dataset), dataset.tokens, dataset[0][:4]
-    (100, 1036485, array([ 42, 310,  11,  87], dtype=uint16))
+    (100, 1028, array([257, 274, 272, 273], dtype=uint16))
     """
 
     _kind = "dataset"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Tuple
@@ -39,6 +40,18 @@ def numpy() -> Any:
     return np
 
 
+_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """A thread that the child of fork() does not have may have held them."""
+    for handle in _handles:
+        handle.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class Handle:
     """An open handle. Arrays over its memory hold it, and it is closed behind the last of them."""
 
@@ -49,6 +62,7 @@ class Handle:
         self.document = read_answer(answer)
         self.pointer = pointer
         self.lock = threading.Lock()  # a handle is used by one thread at a time
+        _handles.add(self)
         close = getattr(functions, f"phalanx_{kind}_close")
         # At the end of the process memory may still be used by its threads: it stays mapped.
         weakref.finalize(self, close, pointer).atexit = False

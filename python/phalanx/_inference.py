@@ -32,7 +32,7 @@ def generate(
     """Text from a checkpoint: the document of `phalanx generate --json` of a prompt, or of each.
 
     >>> phalanx.generate("run", "The 3", max_tokens=3, temperature=0)["text"]
-    ' said'
+    ' said...'
     >>> [answer["finish"] for answer in phalanx.generate("run", ["The 3", "said"], max_tokens=2)]
     ['length', 'length']
     """
@@ -64,7 +64,7 @@ def score(
     each. tokens=[[...], ...] has token ids instead of texts.
 
     >>> phalanx.score("run", "The 3 said")["loss"]
-    3.9...
+    2.6...
     """
     if (texts is None) == (tokens is None):
         raise TypeError("give texts, or tokens=[[...], ...]")

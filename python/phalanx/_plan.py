@@ -43,7 +43,7 @@ class Plan(Document):
 
     >>> plan = phalanx.plan("gpt", **flags)
     >>> plan["model"]["layers"], plan.ranks[0]["bytes"]["parameters"]
-    (1, 93184)
+    (1, 103424)
     """
 
     @property
@@ -89,7 +89,7 @@ def plan(
 
     >>> phalanx.plan("gpt", num_layers=2, hidden_size=64, num_attention_heads=2, seq_length=32,
     ...              max_position_embeddings=32, micro_batch_size=2, world_size=2)
-    Plan(gpt, 3,320,640 parameters, 2 ranks, at most 1 MiB on a rank)
+    Plan(gpt, 3,318,592 parameters, 2 ranks, at most ... MiB on a rank)
     """
     return Plan(call("phalanx_plan", to_request(request_of(model, arguments, flags))))
 

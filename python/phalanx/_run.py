@@ -46,7 +46,8 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """How a run ended: `end` is "finished", "preempted" or "stopped".
+    """How a run ended: `end` is "finished"; "preempted" if it was asked to stop, and saved; or
+    "stopped" if it was asked to stop and has no save=DIR.
 
     >>> phalanx.pretrain("gpt", **flags)
     RunResult(end='finished', iteration=20, consumed_samples=80)

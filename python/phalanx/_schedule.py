@@ -16,7 +16,7 @@ class Schedule(Document):
 
     >>> schedule = phalanx.schedule("1f1b", pipeline_size=4, microbatches=8)
     >>> schedule.makespan, schedule.ranks[3][:4]
-    (33, ['F0', 'B0', 'F1', 'B1'])
+    (33, ['F0.0', 'B0.0', 'F1.0', 'B1.0'])
     """
 
     @property
@@ -33,7 +33,7 @@ class Schedule(Document):
 
     @property
     def ranks(self) -> List[List[str]]:
-        """The passes of each rank in their order: F0 is the forward pass of microbatch 0."""
+        """The passes of each rank in their order: F2.0 is microbatch 2's forward pass in chunk 0."""
         ranks: List[List[str]] = self["ranks"]
         return ranks
 

@@ -37,7 +37,7 @@ class Tokenizer(Closable):
     >>> tokenizer.decode(tokenizer.encode("In the beginning"))
     'In the beginning'
     >>> phalanx.Tokenizer(load="run").vocab_size
-    289
+    280
     """
 
     _kind = "tokenizer"
@@ -68,7 +68,7 @@ class Tokenizer(Closable):
         """The ids of tokens with a meaning of their own, by name: "eod", "pad", "mask", ...
 
         >>> tokenizer.special_tokens["eod"]
-        288
+        279
         """
         return dict(self._special_tokens)
 
@@ -98,9 +98,9 @@ class Tokenizer(Closable):
         add_special_tokens: adds the tokens that the tokenizer puts around a text.
 
         >>> tokenizer.encode("The 3 said")
-        [1, 2]
+        [257, 277, 272]
         >>> tokenizer.encode(["The 3", "behold"])
-        [[1], [2]]
+        [[257, 277], [259, 270]]
         """
         texts = [text] if isinstance(text, str) else list(text)
         for one in texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,17 +19,12 @@ import phalanx
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-try:
-    import numpy  # noqa: F401
-
-    HAS_NUMPY = True
-except ImportError:
-    HAS_NUMPY = False
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
 needs_numpy = unittest.skipUnless(HAS_NUMPY, "there is no NumPy")
 
-# Trains in a fraction of a second, on data that is made up.
-TINY: Dict[str, Any] = {
+# A model that trains in a fraction of a second.
+_TINY: Dict[str, Any] = {
     "num_layers": 1,
     "hidden_size": 16,
     "num_attention_heads": 2,
@@ -40,10 +36,13 @@ TINY: Dict[str, Any] = {
     "train_iters": 4,
     "eval_iters": 0,
     "threads_per_rank": 1,
-    "mock_data": True,
-    "tokenizer_type": "NullTokenizer",
-    "vocab_size": 64,
+    "split": "100,0,0",
 }
+
+
+def saving(directory: object) -> Dict[str, Any]:
+    """Flags that save at the end of a run."""
+    return {"save": str(directory), "save_interval": 100_000_000}
 
 
 def words(flags: Dict[str, Any]) -> List[str]:
@@ -91,20 +90,17 @@ def dataset_prefix() -> str:
     return str(folder() / "data_text_document")
 
 
-def text_flags() -> Dict[str, Any]:
-    """TINY, on the text."""
-    flags = {**TINY, **tokenizer_flags(), "data_path": dataset_prefix(), "split": "100,0,0"}
-    for name in ("mock_data", "tokenizer_type", "vocab_size"):
-        del flags[name]
-    return flags
+def tiny(**more: Any) -> Dict[str, Any]:
+    """The flags of a tiny model on the text."""
+    return {**_TINY, **tokenizer_flags(), "data_path": dataset_prefix(), **more}
 
 
 @functools.lru_cache(maxsize=None)
 def trained_run() -> str:
     """The save directory of a model that was trained on the text."""
-    save = str(folder() / "run")
-    phalanx.pretrain("gpt", save=save, **text_flags())
-    return save
+    flags = saving(folder() / "run")
+    phalanx.pretrain("gpt", **tiny(**flags))
+    return str(flags["save"])
 
 
 def metrics(save: str) -> List[Dict[str, Any]]:

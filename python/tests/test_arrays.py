@@ -13,7 +13,7 @@ from typing import Any, List
 
 import phalanx
 
-from .support import HAS_NUMPY, dataset_prefix, folder, needs_numpy, text_flags, trained_run
+from .support import HAS_NUMPY, dataset_prefix, folder, needs_numpy, saving, tiny, trained_run
 
 if HAS_NUMPY:
     import numpy as np
@@ -141,7 +141,7 @@ class Checkpoints(unittest.TestCase):
 
     def test_bf16(self) -> None:
         save = str(folder() / "run_bf16")
-        phalanx.pretrain("gpt", save=save, **{**text_flags(), "bf16": True, "train_iters": 1})
+        phalanx.pretrain("gpt", **tiny(**saving(save), bf16=True, train_iters=1))
         stored = phalanx.Checkpoint(save)
         if all(tensor["dtype"] == "f32" for tensor in stored.tensors.values()):
             self.skipTest("checkpoints of bf16 runs have fp32 weights")

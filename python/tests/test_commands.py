@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import unittest
 import phalanx
 from phalanx.__main__ import program_path
 
-from .support import ROOT, TINY, dataset_prefix, run_python, trained_run, words
+from .support import ROOT, dataset_prefix, run_python, tiny, trained_run, words
 
 
 def printed(*line: str) -> str:
@@ -24,7 +25,7 @@ def printed(*line: str) -> str:
 
 class Plans(unittest.TestCase):
     def test_is_the_programs(self) -> None:
-        flags = {**TINY, "world_size": 2, "tensor_model_parallel_size": 2}
+        flags = tiny(world_size=2, tensor_model_parallel_size=2)
         document = json.loads(printed("plan", "gpt", "--json", *words(flags)))
         plan = phalanx.plan("gpt", **flags)
         self.assertEqual(plan.to_dict(), document)
@@ -60,14 +61,15 @@ class Schedules(unittest.TestCase):
         self.assertEqual(schedule.timeline[0][0], ("F0.0", 0, 1))
         self.assertEqual(schedule._repr_svg_(), svg)
         self.assertTrue(svg.startswith("<svg"))
-        with tempfile.NamedTemporaryFile(suffix=".svg") as file:
-            printed(*line, "--svg", file.name)
-            self.assertEqual(file.read().decode(), svg)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "schedule.svg"
+            printed(*line, "--svg", str(path))
+            self.assertEqual(path.read_text(encoding="utf-8"), svg)
 
     def test_refusals(self) -> None:
         with self.assertRaises(phalanx.PhalanxError) as caught:
-            phalanx.schedule("zb-w", pipeline_size=4, microbatches=8)
-        self.assertEqual(caught.exception.code, phalanx.ExitCode.USAGE)
+            phalanx.schedule("zb-v", pipeline_size=4, microbatches=0)
+        self.assertEqual(caught.exception.code, phalanx.ExitCode.CONFIGURATION)
 
 
 class Commands(unittest.TestCase):
@@ -85,7 +87,7 @@ class Commands(unittest.TestCase):
         ids = phalanx.command(
             "tokenize", tokenizer_type="NullTokenizer", vocab_size=9, standard_input="1 2"
         )
-        self.assertEqual(ids.output.split(), ["1", "2"])
+        self.assertEqual(ids.output.split(), ["[1,2]"])
 
     def test_an_error(self) -> None:
         with self.assertRaises(phalanx.PhalanxError) as caught:
@@ -102,7 +104,7 @@ class Commands(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 self.assertEqual(file.read(), report.html)
         with self.assertRaises(phalanx.PhalanxError):
-            phalanx.Report([trained_run(), "/nowhere/x"])
+            phalanx.Report([trained_run(), trained_run()])
 
 
 class Program(unittest.TestCase):
@@ -116,20 +118,26 @@ class Program(unittest.TestCase):
         )
         self.assertEqual(child.stdout, printed("version"))
 
-    def test_a_call_in_a_forked_child(self) -> None:
+    def test_calls_in_a_forked_child(self) -> None:
         child = run_python(
-            "import os, phalanx\n"
-            "phalanx.version()\n"
+            "import os, sys, phalanx\n"
+            "from tests.support import tiny\n"
+            "phalanx.pretrain(**tiny())\n"
+            "tokenizer = phalanx.Tokenizer(load=sys.argv[1])\n"
+            "ids = tokenizer.encode('said')\n"
             "if os.fork() == 0:\n"
+            "    assert tokenizer.encode('said') == ids\n"
+            "    assert phalanx.Tokenizer(load=sys.argv[1]).encode('said') == ids\n"
             "    try:\n"
             "        phalanx.pretrain()\n"
             "    except RuntimeError as error:\n"
-            "        print(phalanx.version(), error, flush=True)\n"
+            "        print(error, flush=True)\n"
             "    os._exit(0)\n"
-            "os.wait()\n"
+            "print(os.wait()[1])\n",
+            trained_run(),
         )
         out, err = child.communicate()
-        self.assertRegex(out, f"{phalanx.version()} this process was forked", err)
+        self.assertRegex(out, "this process was forked from one .*\n0\n", err)
 
 
 class Pickles(unittest.TestCase):

@@ -14,9 +14,9 @@ from .support import run_python
 # Says "begun" in an iteration, and what became of it.
 SCRIPT = """
 import signal, sys, time, phalanx
-from tests.support import TINY
+from tests.support import saving, tiny
 signal.signal(signal.SIGINT, signal.default_int_handler)
-flags = {**TINY, "train_iters": 10**6, "save": sys.argv[1]}
+flags = tiny(train_iters=10**5, **saving(sys.argv[1]))
 def on_step(step):
     if step["iteration"] == 3:
         print("begun", flush=True)
@@ -29,9 +29,9 @@ except KeyboardInterrupt:
 # The second Ctrl-C comes while the run is asked to stop.
 TWICE = """
 import os, signal, sys, phalanx
-from tests.support import TINY
+from tests.support import saving, tiny
 signal.signal(signal.SIGINT, signal.default_int_handler)
-flags = {**TINY, "train_iters": 10**6, "save": sys.argv[1]}
+flags = tiny(train_iters=10**5, **saving(sys.argv[1]))
 leave = phalanx._run._Run.leave
 def interrupted_leave(run):
     phalanx._run._Run.leave = leave

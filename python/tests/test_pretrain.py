@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 import phalanx
 from phalanx import _run
 
-from .support import TINY, metrics, run_python
+from .support import metrics, run_python, saving, tiny
 
 
 class Pretrain(unittest.TestCase):
@@ -40,7 +40,7 @@ class Pretrain(unittest.TestCase):
             threads.add(threading.current_thread())
             events.append(kind)
 
-        result = phalanx.pretrain("gpt", on_step, on_event, save=self.save, **TINY)
+        result = phalanx.pretrain("gpt", on_step, on_event, **tiny(**saving(self.save)))
         self.assertEqual(result, phalanx.RunResult("finished", 4, 8))
         self.assertTrue(result.finished)
         self.assertEqual([step["iteration"] for step in steps], [1, 2, 3, 4])
@@ -57,12 +57,12 @@ class Pretrain(unittest.TestCase):
             steps.append(step["iteration"])
             return len(steps) == 2
 
-        result = phalanx.pretrain("gpt", on_step, save=self.save, **{**TINY, "train_iters": 1000})
+        result = phalanx.pretrain("gpt", on_step, **tiny(**saving(self.save), train_iters=1000))
         self.assertFalse(result.finished)
         self.assertEqual((steps, result.iteration, self.saved_iteration()), ([1, 2], 2, 2))
 
     def test_other_values_go_on(self) -> None:
-        result = phalanx.pretrain("gpt", lambda step: step["lm_loss"], **TINY)
+        result = phalanx.pretrain("gpt", lambda step: step["lm_loss"], **tiny())
         self.assertTrue(result.finished)
 
     def test_an_exception_stops_and_is_raised(self) -> None:
@@ -76,7 +76,7 @@ class Pretrain(unittest.TestCase):
             raise Mine("of the callback")
 
         with self.assertRaisesRegex(Mine, "of the callback"):
-            phalanx.pretrain("gpt", on_step, save=self.save, **{**TINY, "train_iters": 1000})
+            phalanx.pretrain("gpt", on_step, **tiny(**saving(self.save), train_iters=1000))
         self.assertEqual((steps, self.saved_iteration()), ([1], 1))
 
     def test_an_exception_of_on_event(self) -> None:
@@ -87,12 +87,12 @@ class Pretrain(unittest.TestCase):
                     raise ZeroDivisionError
 
             with self.assertRaises(ZeroDivisionError):
-                phalanx.pretrain("gpt", None, on_event, **TINY)
+                phalanx.pretrain("gpt", None, on_event, **tiny())
 
     def test_a_stop_from_another_thread(self) -> None:
         stop = phalanx.Stop()
         results = []
-        flags = {**TINY, "train_iters": 1_000_000}
+        flags = tiny(train_iters=100_000)
         started = threading.Event()
 
         def train() -> None:
@@ -113,7 +113,7 @@ class Pretrain(unittest.TestCase):
         losses: Dict[int, List[float]] = {0: [], 1: [], 2: []}
 
         def train(number: int) -> None:
-            phalanx.pretrain("gpt", lambda step: losses[number].append(step["lm_loss"]), **TINY)
+            phalanx.pretrain("gpt", lambda step: losses[number].append(step["lm_loss"]), **tiny())
 
         threads = [threading.Thread(target=train, args=(number,)) for number in (0, 1)]
         for thread in threads:
@@ -128,18 +128,18 @@ class Pretrain(unittest.TestCase):
     def test_errors(self) -> None:
         for flags, code in (
             ({"num_attention_heads": 3}, phalanx.ExitCode.CONFIGURATION),
-            ({"load": "/nowhere/x"}, phalanx.ExitCode.INPUT_MISSING),
+            ({"data_path": "/nowhere/x"}, phalanx.ExitCode.INPUT_MISSING),
             ({"hidden_sice": 8}, phalanx.ExitCode.USAGE),
         ):
             with self.subTest(flags), self.assertRaises(phalanx.PhalanxError) as caught:
-                phalanx.pretrain("gpt", lambda step: None, **{**TINY, **flags})
+                phalanx.pretrain("gpt", lambda step: None, **tiny(**flags))
             self.assertEqual(caught.exception.code, code, caught.exception)
 
     def test_logging(self) -> None:
         phalanx.set_logging(True)
         self.addCleanup(phalanx.set_logging, False)
         with self.assertLogs("phalanx", logging.INFO) as logs:
-            phalanx.pretrain("gpt", **TINY)
+            phalanx.pretrain("gpt", **tiny())
         self.assertTrue(any("training" in line for line in logs.output), logs.output)
 
 
@@ -151,11 +151,11 @@ class Exit(unittest.TestCase):
             save = os.path.join(directory, "run")
             child = run_python(
                 "import logging, sys, threading, phalanx\n"
-                "from tests.support import TINY\n"
+                "from tests.support import saving, tiny\n"
                 "logging.basicConfig(level=logging.INFO)\n"
                 "phalanx.set_logging(True)\n"
                 "begun = threading.Event()\n"
-                "flags = {**TINY, 'train_iters': 10**6, 'save': sys.argv[1]}\n"
+                "flags = tiny(train_iters=10**5, **saving(sys.argv[1]))\n"
                 "call = lambda: phalanx.pretrain('gpt', lambda step: begun.set(), **flags)\n"
                 "threading.Thread(target=call, daemon=True).start()\n"
                 "assert begun.wait(60)\n",

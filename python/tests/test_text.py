@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import unittest
-from typing import Any, List
+from typing import Any, Dict, List
 
 import phalanx
 
 from .support import HAS_NUMPY, tokenizer_flags, trained_run
+
+_OPTIONS: Dict[str, Any] = {"max_tokens": 3, "temperature": 0, "threads_per_rank": 1}
 
 
 class Tokenizers(unittest.TestCase):
@@ -79,11 +81,11 @@ class Tokenizers(unittest.TestCase):
 class Inference(unittest.TestCase):
     def test_generate(self) -> None:
         tokenizer = phalanx.Tokenizer(load=trained_run())
-        answer = phalanx.generate(trained_run(), "And the", max_tokens=3, temperature=0)
+        answer = phalanx.generate(trained_run(), "And the", **_OPTIONS)
         self.assertEqual(answer["prompt"], tokenizer.encode("And the"))
         self.assertLessEqual(len(answer["tokens"]), 3)
         answers = phalanx.generate(
-            trained_run(), ["And the", "said"], max_tokens=3, temperature=0
+            trained_run(), ["And the", "said"], **_OPTIONS
         )
         self.assertEqual([one["prompt"] for one in answers][1], tokenizer.encode("said"))
         self.assertEqual(answers[0]["tokens"], answer["tokens"])
