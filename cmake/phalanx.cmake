@@ -185,6 +185,8 @@ function(phalanx_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_compile_options(${name} PRIVATE ${phalanx_test_options})
   phalanx_reuse_precompiled(${name})
+  # Ranks that are processes open it.
+  add_dependencies(${name} phalanx_ucx)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60)
 endfunction()
 

@@ -49,8 +49,9 @@ TEST_P(Journey, ArrivesByTheCommandsOfThePages) {
 }
 
 // That of a model of one's own is in own_model_test.cc.
-constexpr const char* kNames[] = {"fine_tuning", "how_to",     "hugging_face", "megatron",
-                                  "readme",      "text_files", "tutorials",    "understanding"};
+constexpr const char* kNames[] = {"fine_tuning", "how_to",    "hugging_face",
+                                  "installing",  "megatron",  "readme",
+                                  "text_files",  "tutorials", "understanding"};
 INSTANTIATE_TEST_SUITE_P(Of, Journey, testing::ValuesIn(kNames),
                          [](const auto& script) { return std::string(script.param); });
 

@@ -254,6 +254,33 @@ TEST_F(Scripts, QuickstartSaysInAFewLinesWhatEachStepTook) {
   EXPECT_EQ(lines_of(read("runs/quickstart/training.log")).size(), 40U);
 }
 
+TEST_F(Scripts, QuickstartUsesAnInstalledProgramOfItsVersionWhereNothingIsBuilt) {
+  std::ofstream(root_ / "CMakeLists.txt") << "project(phalanx VERSION 3.1.4 LANGUAGES CXX)\n";
+  program("programs/bible", "echo 'gen1:1 In the beginning'");
+  program("programs/cmake", "touch cmake_ran; exit 1");
+  const auto installed = [&](const std::string& version) {
+    program("programs/phalanx", "test $1 = version && echo '  \"version\": \"" + version + "\",'");
+  };
+  const auto builds = [&](const std::string& command) {
+    std::filesystem::remove(root_ / "cmake_ran");
+    run(command);
+    return std::filesystem::exists(root_ / "cmake_ran");
+  };
+  installed("3.1.4");
+  EXPECT_FALSE(builds("./quickstart"));
+  EXPECT_THAT(read("stdout"), HasSubstr("[2/8] program: " + (root_ / "programs/phalanx").string() +
+                                        ", which is of this version"));
+  EXPECT_THAT(read("stderr_before_apt"), Not(HasSubstr("libdnnl-dev")));
+  EXPECT_TRUE(builds("./quickstart --build"));
+  EXPECT_TRUE(builds("PHALANX_BUILD=1 ./quickstart"));
+  installed("3.1.3");
+  EXPECT_TRUE(builds("./quickstart"));
+  installed("3.1.4");
+  std::filesystem::create_directories(root_ / "build/release");
+  program("build/release/phalanx", "exit 0");
+  EXPECT_TRUE(builds("./quickstart"));
+}
+
 TEST_F(Scripts, WarningsAreErrorsInThePresetsOnly) {
   const std::string configure = "cmake -S '" + kSource.string() +
                                 "' -B by_hand -G Ninja -DCMAKE_BUILD_TYPE=Release "

@@ -210,6 +210,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--label-column",
                                            "--labels",
                                            "--local-ranks-filter",
+                                           "--man",
                                            "--master-addr",
                                            "--nnodes",
                                            "--nproc-per-node",

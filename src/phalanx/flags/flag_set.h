@@ -82,6 +82,8 @@ struct HelpRequested {
   std::vector<FlagRow> rows = {};
   bool takes_words = false;             // without dashes
   std::vector<std::string> verbs = {};  // if the command has verbs: one of these words follows
+  std::vector<std::pair<std::string, std::string>> words = {};     // without dashes: name, help
+  std::vector<std::pair<std::string, std::string>> examples = {};  // a call, what it does
 };
 
 class FlagSet {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "phalanx/flags/row_text.h"
@@ -11,8 +10,6 @@ namespace phalanx {
 namespace {
 
 using Rows = std::vector<const FlagRow*>;
-
-constexpr std::string_view kFirstVersion = "0.1";
 
 constexpr std::string_view kIntroduction =
     R"(The flags of `phalanx {}`, then those of the other commands. This page is made from the
@@ -52,81 +49,13 @@ std::string cell(std::string_view text) {
   return result;
 }
 
-std::string sentence(std::string_view text) {
-  std::string result = cell(text);
-  if (!result.empty() && std::string_view(".!?").find(result.back()) == std::string_view::npos) {
-    result += '.';
-  }
-  return result;
-}
-
-// Capitalises a text that begins with a word.
-std::string capitalized(std::string text) {
-  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
-  const auto is_inside = [&](char c) { return is_small(c) || c == '-'; };
-  const auto word = std::string_view(text).substr(0, text.find_first_of(" ,:;"));
-  if (word.empty() || !is_small(word[0]) || !std::ranges::all_of(word, is_inside)) return text;
-  text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  return text;
-}
+std::string sentence(std::string_view text) { return cell(ended(text)); }
 
 std::string joined(std::string_view list, std::string_view between) {
   return cell(fmt::format("{}", fmt::join(words_of(list), between)));
 }
 
-// Bounds from here on only keep numbers within their types.
-constexpr double kNoBound = 2147483647.0;
-
-std::string range_sentence(const FlagRange& range) {
-  const bool has_least = std::isfinite(range.least);
-  const bool has_most = range.most < kNoBound;
-  if (has_least && has_most && !range.excludes_least && !range.excludes_most) {
-    return fmt::format(" From {} to {}.", range.least, range.most);
-  }
-  std::vector<std::string> bounds;
-  if (has_least) {
-    bounds.push_back(
-        fmt::format("{} {}", range.excludes_least ? "above" : "at least", range.least));
-  }
-  if (has_most) {
-    bounds.push_back(fmt::format("{} {}", range.excludes_most ? "below" : "at most", range.most));
-  }
-  if (bounds.empty()) return "";
-  return fmt::format(" {}.", capitalized(fmt::format("{}", fmt::join(bounds, ", "))));
-}
-
-// The flag's other names, and the version since which it has its state.
-std::vector<std::string> remarks_on(const FlagSpec& spec) {
-  std::vector<std::string> remarks;
-  if (!spec.aliases.empty()) remarks.push_back("also " + joined(spec.aliases, ", "));
-  if (!spec.old_names.empty()) remarks.push_back("formerly " + joined(spec.old_names, ", "));
-  std::vector<std::string> keys;
-  for (const std::string_view key : words_of(spec.yaml_keys)) {
-    const bool is_negation = key.starts_with('!');
-    keys.push_back(is_negation ? cell(key.substr(1)) + ": false" : cell(key));
-  }
-  if (!keys.empty()) remarks.push_back(fmt::format("in YAML also {}", fmt::join(keys, ", ")));
-  if (spec.since != kFirstVersion) remarks.push_back(fmt::format("since version {}", spec.since));
-  return remarks;
-}
-
-std::string meaning(const FlagSpec& spec) {
-  std::string text = sentence(spec.help);
-  if (spec.required) text += " Required.";
-  if (spec.required_to_train || !spec.required_unless.empty()) {
-    text += spec.required_to_train ? " Required to train" : " Required";
-    if (!spec.required_unless.empty()) text += ", or " + joined(spec.required_unless, " or ");
-    text += ".";
-  }
-  text += range_sentence(spec.range);
-  if (!spec.needs.empty()) text += fmt::format(" Needs {}.", joined(spec.needs, " or "));
-  if (!spec.excludes.empty()) text += fmt::format(" Not with {}.", joined(spec.excludes, ", "));
-  if (!spec.stands_for.empty()) text += fmt::format(" Stands for {}.", cell(spec.stands_for));
-  if (!spec.same_values.empty()) text += fmt::format(" Also {}.", joined(spec.same_values, ", "));
-  if (spec.accumulates) text += " Given twice, both count.";
-  for (const auto& remark : remarks_on(spec)) text += fmt::format(" {}.", capitalized(remark));
-  return text;
-}
+std::string meaning(const FlagSpec& spec) { return cell(full_meaning(spec)); }
 
 std::string value_of(const FlagRow& row) {
   if (row.type == FlagType::kSwitch) return "";
@@ -184,7 +113,7 @@ std::string flag_with_remarks(const FlagRow& row) {
   const auto values = allowed_values(row.spec);
   if (!values.empty()) text += ' ' + cell(either_of(values));
   const auto remarks = remarks_on(row.spec);
-  if (!remarks.empty()) text += fmt::format(" ({})", fmt::join(remarks, "; "));
+  if (!remarks.empty()) text += cell(fmt::format(" ({})", fmt::join(remarks, "; ")));
   return text;
 }
 

@@ -97,11 +97,14 @@ void FlagSet::scan(const std::vector<std::string>& arguments, FlagReading& readi
   while (at < arguments.size()) {
     const std::string& word = arguments[at++];
     if (word == "--help" || word == "-h") {
-      throw HelpRequested{.text = help_text(*this),
-                          .command = command_,
-                          .description = description_,
-                          .rows = rows_,
-                          .takes_words = !positionals_.empty()};
+      HelpRequested help{.text = help_text(*this),
+                         .command = command_,
+                         .description = description_,
+                         .rows = rows_,
+                         .takes_words = !positionals_.empty(),
+                         .examples = examples_};
+      for (const Positional& one : positionals_) help.words.emplace_back(one.name, one.help);
+      throw help;
     }
     if (word == "--") {  // no flags follow
       reading.positionals.insert(reading.positionals.end(),

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/flags/flag_set.h"
@@ -35,5 +36,27 @@ std::string completion_script(std::string_view shell, const std::vector<CommandF
 // The page of all flags (docs/flags.md): a table for each section of the training flags, by state,
 // then the flags of the other commands.
 std::string flags_page(const std::vector<CommandFlags>& commands);
+
+// A page of the manual about a command. Parts that are empty are left out.
+struct ManPage {
+  using Entry = std::pair<std::string, std::string>;  // what it is called, what it means
+  std::string command;                                // as it is typed: "phalanx dataset info"
+  std::string version;                                // "0.1.0"
+  std::string meaning;                                // a line
+  std::string usage;                                  // a call: "phalanx dataset info [FLAGS]"
+  std::string description;
+  std::vector<Entry> words = {};      // words without dashes
+  std::vector<FlagRow> rows = {};     // those that do not work are counted, and not listed
+  std::vector<Entry> commands = {};   // commands that have pages of their own: "phalanx dataset"
+  std::vector<Entry> statuses = {};   // exit codes
+  std::vector<Entry> examples = {};   // a call, what it does
+  std::vector<std::string> see = {};  // other commands: "phalanx"
+};
+
+// The page as roff, for man(1).
+std::string man_page(const ManPage& page);
+
+// The page's name: phalanx-dataset-info for "phalanx dataset info".
+std::string man_page_name(std::string_view command);
 
 }  // namespace phalanx

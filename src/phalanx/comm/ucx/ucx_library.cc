@@ -56,7 +56,8 @@ void* open_library() {
   if (!reason.empty()) throw SystemError("The transport between processes: {}", reason);
   throw SystemError(
       "The transport between processes: {} is not beside the program, in {}, nor in its ../lib; "
-      "install it with the program, or train with the threads of one process (--nproc)",
+      "build target phalanx_ucx or install it with the program, or train with the threads of one "
+      "process (--nproc)",
       kLibrary, program.string());
 }
 
