@@ -26,7 +26,8 @@ EventHandler = Callable[[str, Dict[str, Any]], object]
 class Stop:
     """A request to stop, from any thread or from a signal handler.
 
-    The run sees it after its iteration, saves if it has a directory, and pretrain() returns.
+    The run sees it after its iteration, saves if it has a directory, and pretrain() returns. A
+    Stop stays requested: the next run needs a new one.
 
     >>> stop = phalanx.Stop()
     >>> before = signal.signal(signal.SIGTERM, lambda *_: stop.request())
