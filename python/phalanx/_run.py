@@ -26,7 +26,8 @@ EventHandler = Callable[[str, Dict[str, Any]], object]
 class Stop:
     """A request to stop, from any thread or from a signal handler.
 
-    The run sees it after its iteration, saves if it has a directory, and pretrain() returns.
+    The run sees it after its iteration, saves if it has a directory, and pretrain() returns. A
+    Stop stays requested: the next run needs a new one.
 
     >>> stop = phalanx.Stop()
     >>> before = signal.signal(signal.SIGTERM, lambda *_: stop.request())
@@ -115,7 +116,13 @@ class _Run:
     def start(self) -> None:
         with _lock:
             _runs.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system gives no thread
+            with _lock:
+                _runs.discard(self)
+            self._has_ended = True
+            raise
 
     def wait(self) -> None:
         """Returns when the run has ended. Ctrl-C may end the wait at any point.
@@ -138,9 +145,9 @@ _runs: Set[_Run] = set()
 
 def _end_runs() -> None:
     """At the interpreter's exit: runs that were left, or belong to daemon threads, save and end."""
-    with _lock:
-        runs = list(_runs)
     try:
+        with _lock:
+            runs = list(_runs)
         for run in runs:
             run.leave()
         for run in runs:
