@@ -80,6 +80,7 @@ install(FILES ${pages}/phalanx.fish DESTINATION share/fish/vendor_completions.d 
 set(documentation share/doc/phalanx)
 install(FILES packaging/copyright ${pages}/changelog.gz README.md LICENSE SECURITY.md DESTINATION ${documentation}
         COMPONENT program)
+install(FILES packaging/copyright DESTINATION share/doc/phalanx-dev COMPONENT c_interface)
 install(DIRECTORY docs examples DESTINATION ${documentation} COMPONENT program
         FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
         PATTERN "*.sh" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE

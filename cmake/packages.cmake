@@ -4,7 +4,6 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME phalanx)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT "Phalanx <phalanx@localhost>")
-set(CPACK_PACKAGE_HOMEPAGE_URL "")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -14,15 +13,14 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTOR
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME phalanx)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/triggers)
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION
     "trains Transformer language models
- Phalanx trains GPT, Llama, BERT and T5 models on CPUs with the methods and
- the flags of Megatron-LM: tensor, sequence, pipeline and data parallelism,
- ZeRO, and states on disk. It plans the memory of a run before it starts, and
- generates text from what was trained.
- .
- This package has the program, and the library of its C interface.")
+Phalanx trains GPT, Llama, BERT and T5 models on CPUs with the methods and
+the flags of Megatron-LM: tensor, sequence, pipeline and data parallelism,
+ZeRO, and states on disk. It plans the memory of a run before it starts, and
+generates text from what was trained.
+
+This package has the program, and the library of its C interface.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME phalanx-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
@@ -32,9 +30,9 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
 libsimdjson-dev, libspdlog-dev, libssl-dev, liburing-dev, libxxhash-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev")
 set(CPACK_COMPONENT_C_INTERFACE_GROUP development)
 set(CPACK_COMPONENT_FAMILIES_GROUP development)
-set(CPACK_COMPONENT_GROUP_DEVELOPMENT_DESCRIPTION
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
     "headers and libraries of Phalanx
- For programs that use Phalanx by its C interface (phalanx.h, pkg-config), and
- for model families of your own in C++ (CMake's find_package(phalanx)).")
+For programs that use Phalanx by its C interface (phalanx.h, pkg-config), and
+for model families of your own in C++ (CMake's find_package(phalanx)).")
 set(CPACK_COMPONENTS_ALL program c_interface families)
 include(CPack)

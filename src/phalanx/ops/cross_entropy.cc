@@ -29,6 +29,10 @@ void expect_gradient_operands(std::string_view name, const Op& op) {
   expect_shape(name, "dlogits", op.dlogits, op.logits.shape);
   expect_full_precision(name, "seed", op.seed, {1});
   expect_floating(name, "dlogits", op.dlogits);
+  const bool is_full = op.logits.dtype == DType::kF32 || op.logits.dtype == DType::kF64;
+  PHALANX_CHECK(is_full || op.dlogits.dtype == op.logits.dtype,
+                "{}: dlogits of {}, logits of {}: give both one type, or logits in full precision",
+                name, name_of(op.dlogits.dtype), name_of(op.logits.dtype));
   expect_dense_rows(name, op.dlogits);
 }
 

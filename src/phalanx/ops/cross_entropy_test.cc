@@ -187,5 +187,32 @@ TEST(CrossEntropyLabels, AreLookedAtWhereTheMaskIsNotZero) {
   }
 }
 
+// Kernels are compiled for these pairs alone.
+TEST(CrossEntropyTypes, AreOneOrHaveLogitsInFullPrecision) {
+  const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
+  Arena arena("operands", 1 << 20);
+  Arena workspace("workspace", 1 << 20);
+  Context context{.backend = *backend, .workspace = workspace};
+  Operands operands(arena, DType::kF32, context);
+  CrossEntropy op;
+  op.loss = operands.output({3});
+  op.targets = operands.integers({3}, 0, 5);
+  op.mask = operands.filled(DType::kF32, {3}, 1.0);
+  op.seed = operands.filled(DType::kF32, {1}, 1.0);
+  op.vocabulary = 5;
+  for (const DType logits : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType gradient : {DType::kF32, DType::kBF16, DType::kF16}) {
+      op.logits = operands.filled(logits, {3, 5}, 1.0);
+      op.dlogits = operands.filled(gradient, {3, 5}, 0.0);
+      if (logits == DType::kF32 || logits == gradient) {
+        cross_entropy(context, op);
+        EXPECT_NEAR(op.loss.as<float>()[0], std::log(5.0), 1e-6);
+      } else {
+        EXPECT_THROW(cross_entropy(context, op), InternalError);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::ops
