@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 using tokenizer_test::make_tables;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 constexpr std::string_view kMerges = "#version: 0.2\na b\n\u0120 ab\n";
 
@@ -51,7 +51,7 @@ class BpeFiles : public testing::Test {
     return text.replace(at, from.size(), to);
   }
 
-  TemporaryDirectory directory_;
+  VocabularyDirectory directory_;
   std::filesystem::path vocab_ = directory_.file("vocab.json");
   std::filesystem::path merges_ = directory_.file("merges.txt");
   std::string vocab_text_;

@@ -18,7 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using tokenizer_test::make_tables;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -172,7 +172,7 @@ TEST_F(BpeTrainerTest, LongWordsAreCountedInPieces) {
 }
 
 TEST_F(BpeTrainerTest, FilesRoundTrip) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   BpeTrainer trainer({280, 2});
   for (const auto text :
        {kGenesis, std::string_view("\xff\xff\xff caf\u00e9"), std::string_view()}) {

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using tokenizer_test::make_tables;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -60,7 +60,7 @@ TEST(MakeTokenizer, EachType) {
   EXPECT_EQ(null->name(), "NullTokenizer");
   EXPECT_EQ(null->vocab_size(), 11);
 
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto vocab = directory.file("vocab.json");
   const auto merges = directory.file("merges.txt");
   write_bpe_files(make_tables({{"a", "b"}}), vocab, merges);

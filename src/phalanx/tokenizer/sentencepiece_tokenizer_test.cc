@@ -255,7 +255,7 @@ TEST(SentencePieceTokenizer, GptAndLlama2) {
 }
 
 TEST(SentencePieceTokenizer, FromAFile) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto path = directory.write("m.model", model_bytes(byte_fallback_model())).string();
   for (const std::string type :
        {"SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer"}) {

@@ -20,9 +20,9 @@
 
 namespace phalanx::tokenizer_test {
 
-class TemporaryDirectory : public phalanx::TemporaryDirectory {
+class VocabularyDirectory : public TemporaryDirectory {
  public:
-  TemporaryDirectory() : phalanx::TemporaryDirectory("tokenizer") {}
+  VocabularyDirectory() : TemporaryDirectory("tokenizer") {}
 
   std::filesystem::path file(std::string_view name) const { return path() / name; }
   std::filesystem::path write(std::string_view name, std::string_view text) const {

@@ -14,7 +14,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -90,7 +90,7 @@ class TiktokenTest : public testing::Test {
     return message;
   }
 
-  TemporaryDirectory directory_;
+  VocabularyDirectory directory_;
   std::filesystem::path file_ = directory_.write("ranks.tiktoken", rank_lines(tokens()));
   std::filesystem::path json_ = directory_.write("ranks.json", rank_json(tokens()));
 };

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 using Ids = std::vector<std::int32_t>;
 using namespace std::string_literals;
@@ -171,7 +171,7 @@ TEST(WordPieceWords, RandomBytes) {
 }
 
 TEST(WordPieceFile, TokensAreStrippedLines) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto path = directory.write("vocab.txt", "[PAD]\r\n un \n\n\u3000a b\u00a0\nlast").string();
   EXPECT_THAT(read_wordpiece_file(path), ElementsAre("[PAD]", "un", "", "a b", "last"));
   directory.write("vocab.txt", "ok\nbad \xff\n");

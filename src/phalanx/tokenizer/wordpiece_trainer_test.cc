@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 constexpr std::string_view kText =
     "low low low lower lower newest newest newest widest aaaa aaa slow";
@@ -81,7 +81,7 @@ TEST(WordPieceTrainer, OptionsOutOfRange) {
 }
 
 TEST(WordPieceTrainer, ATokenizerReadsItsFile) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto vocab = directory.file("vocab.txt");
   WordPieceTrainer trainer({.vocab_size = 1000});
   WordPieceTrainer other({.vocab_size = 1000});

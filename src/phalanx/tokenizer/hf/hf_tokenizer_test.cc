@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using tokenizer_test::TemporaryDirectory;
+using tokenizer_test::VocabularyDirectory;
 
 using Ids = std::vector<std::int32_t>;
 constexpr EncodeOptions kParsed = {.parse_special = true};
@@ -250,7 +250,7 @@ constexpr std::string_view kSmallModel =
     R"({"type": "BPE", "vocab": {"a": 0, "<s>": 1, "</s>": 2, "<pad>": 3}, "merges": []})";
 
 TEST(HuggingFaceTokenizer, ReadsSpecialTokensOfNeighbouringFiles) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto file = directory.write("tokenizer.json", file_of(kSmallModel));
   const auto path = file.parent_path();
   EXPECT_EQ(HuggingFaceTokenizer(path).end_of_document(), -1);
@@ -290,7 +290,7 @@ TEST(HuggingFaceTokenizer, ReadsSpecialTokensOfNeighbouringFiles) {
 }
 
 TEST(HuggingFaceTokenizer, IsMadeByTheRegistry) {
-  const TemporaryDirectory directory;
+  const VocabularyDirectory directory;
   const auto file = directory.write("mine.json", file_of(kSmallModel));
   directory.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   const TokenizerOptions options = {.tokenizer_type = "HuggingFaceTokenizer",
