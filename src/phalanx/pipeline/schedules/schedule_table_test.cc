@@ -82,7 +82,6 @@ TEST(ScheduleKinds, RefuseWhatHasNoOrder) {
       {"interleaved", {.ranks = 4, .microbatches = 8, .chunks = -1}, "at least 1 for each rank"},
       {"interleaved", {.ranks = 1, .microbatches = 8}, "at least 2 ranks"},
       {"interleaved", {.ranks = 1, .microbatches = 8, .chunks = 3}, "at least 2 ranks"},
-      {"looped-bfs", {.ranks = 1, .microbatches = 8, .chunks = 3}, "at least 2 ranks"},
       {"interleaved", {.ranks = 4, .microbatches = 8, .group_size = -1}, "at least 1"},
       {"dualpipe", {.ranks = 3, .microbatches = 8}, "even number of ranks"},
       {"dualpipe", {.ranks = 4, .microbatches = 9}, "even number of microbatches"},
