@@ -1,4 +1,5 @@
-/* Plans a small GPT, trains it, and prints what the run tells. docs/c-interface.md says how to build it. */
+/* Plans a small GPT, trains it, and prints what the run tells. docs/c-interface.md says how to
+   build it. */
 #include <phalanx/library/phalanx.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-#ifndef PHALANX_H_
-#define PHALANX_H_
+#ifndef PHALANX_LIBRARY_PHALANX_H
+#define PHALANX_LIBRARY_PHALANX_H
 /* The C interface of Phalanx (libphalanx.so): requests and answers are JSON texts, errors are
  * values. docs/c-interface.md has every request and answer.
  *
@@ -14,8 +14,8 @@
  * once, except that a handle is used by one thread at a time. No function throws, installs a signal
  * handler, ends the process, or changes the calling thread's affinity or floating-point mode. */
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stddef.h> /* NOLINT(modernize-deprecated-headers): it is C */
+#include <stdint.h> /* NOLINT(modernize-deprecated-headers) */
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,4 +116,4 @@ void phalanx_dataset_close(phalanx_dataset* dataset);
 #ifdef __cplusplus
 }
 #endif
-#endif /* PHALANX_H_ */
+#endif /* PHALANX_LIBRARY_PHALANX_H */

@@ -62,7 +62,7 @@ std::int32_t id_of(const Value& value, const std::string& place) {
 std::string flag_of(const std::string& name) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-  const std::string flag = canonical_name(name.starts_with("--") ? name : "--" + name);
+  std::string flag = canonical_name(name.starts_with("--") ? name : "--" + name);
   if (flag.size() < 3 || flag[2] == '-' || name.find_first_not_of(kLetters) != std::string::npos) {
     throw UsageError("flags: {} is no name of a flag", shown(Value(name)));
   }

@@ -92,6 +92,9 @@ TEST_F(Runs, TellWhatTheyDoAndGoOnWithTheBitsOfTheProgram) {
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
   std::fesetround(FE_TONEAREST);
   phalanx_stop_free(first.stop);
+  Told second;  // the function asks by its result
+  second.stops_after = 4;
+  EXPECT_EQ(run(flags("parts"), second), ended("preempted", 4));
   Told rest;
   EXPECT_EQ(run(flags("parts"), rest), ended("finished", 6));
   EXPECT_EQ(digest("parts"), digest("program"));
@@ -101,11 +104,12 @@ TEST_F(Runs, TellWhatTheyDoAndGoOnWithTheBitsOfTheProgram) {
   const auto types = rest.types();
   EXPECT_EQ(types.front(), "begin");
   EXPECT_EQ(types.back(), "end");
-  EXPECT_EQ(std::ranges::count(types, "iteration"), 4);
-  EXPECT_EQ(std::ranges::count(types, "evaluation"), 4);
-  EXPECT_EQ(first.metrics() + rest.metrics(), contents_of(scratch_.path() / "parts/metrics.jsonl"));
+  EXPECT_EQ(std::ranges::count(types, "iteration"), 2);
+  EXPECT_EQ(std::ranges::count(types, "evaluation"), 3);
+  EXPECT_EQ(first.metrics() + second.metrics() + rest.metrics(),
+            contents_of(scratch_.path() / "parts/metrics.jsonl"));
   const Json begin = Json::parse(rest.events.front().second);
-  EXPECT_EQ(begin["iteration"], 2);
+  EXPECT_EQ(begin["iteration"], 4);
   EXPECT_EQ(begin["last_iteration"], 6);
   EXPECT_EQ(begin["arguments"]["--seq-length"], "16");
   EXPECT_EQ(Json::parse(first.events.back().second)["outcome"], "preempted");
@@ -122,7 +126,6 @@ TEST_F(Runs, AreStoppedBeforeTheyBegin) {
                !contents_of(scratch_.path() / "none/metrics.jsonl").empty());
 }
 
-// The function asks by its result.
 TEST_F(Runs, WithoutADirectoryKeepNothing) {
   Told told;
   told.stops_after = 1;
