@@ -67,7 +67,7 @@ def library_path() -> str:
     if named:
         if not os.path.isfile(named):
             raise ImportError(f"PHALANX_LIBRARY={named}: there is no such file")
-        return named
+        return os.path.abspath(named)  # a name without a folder would be looked up elsewhere
     bundled = Path(__file__).with_name("lib") / "libphalanx.so"
     if bundled.is_file():
         return str(bundled)

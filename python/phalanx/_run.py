@@ -10,6 +10,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import weakref
 from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 
@@ -25,7 +26,8 @@ EventHandler = Callable[[str, Dict[str, Any]], object]
 class Stop:
     """A request to stop, from any thread or from a signal handler.
 
-    The run sees it after its iteration, saves if it has a directory, and pretrain() returns.
+    The run sees it after its iteration, saves if it has a directory, and pretrain() returns. A
+    Stop stays requested: the next run needs a new one.
 
     >>> stop = phalanx.Stop()
     >>> before = signal.signal(signal.SIGTERM, lambda *_: stop.request())
@@ -85,8 +87,7 @@ class _Run:
         self.events: queue.SimpleQueue[Optional[_Event]] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.outcome: _Outcome = RuntimeError("the run has not ended")
-        # Thread.join() would not do: interrupted once, it takes the thread for ended.
-        self.ended = threading.Event()
+        self._has_ended = False
         # A daemon: the interpreter waits for it in _end_runs(), which Ctrl-C ends.
         self._thread = threading.Thread(target=self._train, name="phalanx run", daemon=True)
 
@@ -99,8 +100,8 @@ class _Run:
         finally:
             with _lock:
                 _runs.discard(self)
+            self._has_ended = True
             self.events.put(None)
-            self.ended.set()
 
     def _tell(self, kind: Optional[bytes], text: Optional[bytes], data: Optional[int]) -> int:
         """Called by a thread of the run, which waits for the callback's answer."""
@@ -115,7 +116,21 @@ class _Run:
     def start(self) -> None:
         with _lock:
             _runs.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system gives no thread
+            with _lock:
+                _runs.discard(self)
+            self._has_ended = True
+            raise
+
+    def wait(self) -> None:
+        """Returns when the run has ended. Ctrl-C may end the wait at any point.
+
+        Of Thread.join() and Event.wait() an interruption leaves a wrong state behind.
+        """
+        while not self._has_ended:
+            time.sleep(0.002)
 
     def leave(self) -> None:
         """The run stops by itself: nobody listens to it any more."""
@@ -130,18 +145,21 @@ _runs: Set[_Run] = set()
 
 def _end_runs() -> None:
     """At the interpreter's exit: runs that were left, or belong to daemon threads, save and end."""
-    with _lock:
-        runs = list(_runs)
     try:
+        with _lock:
+            runs = list(_runs)
         for run in runs:
             run.leave()
         for run in runs:
-            run.ended.wait()
+            run.wait()
         stop_logging()
-    except KeyboardInterrupt:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)
+    except BaseException:
+        # No thread of a run may call Python when the interpreter is gone.
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(130)
 
 
 def _forget_runs() -> None:
@@ -176,7 +194,7 @@ def _listen(
 def _wait_for_end(run: _Run) -> None:
     """Waits until a run that shall stop has saved. A second Ctrl-C leaves it to itself."""
     run.leave()
-    run.ended.wait()
+    run.wait()
 
 
 def pretrain(

@@ -1,1 +1,5 @@
-"""Tests of the package: PYTHONPATH=python PHALANX_LIBRARY=... python3 -m unittest python/tests."""
+"""Tests of the package. In the repository, once the library and the program are built:
+
+PYTHONPATH=python PHALANX_LIBRARY=build/release/libphalanx.so \\
+    python3 -m unittest discover -s python/tests -t python
+"""

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import unittest
 from typing import Any, Dict, List
+from unittest import mock
 
 import phalanx
 from phalanx import _run
@@ -134,6 +135,11 @@ class Pretrain(unittest.TestCase):
             with self.subTest(flags), self.assertRaises(phalanx.PhalanxError) as caught:
                 phalanx.pretrain("gpt", lambda step: None, **tiny(**flags))
             self.assertEqual(caught.exception.code, code, caught.exception)
+
+    def test_no_thread(self) -> None:
+        with mock.patch("threading.Thread.start", side_effect=RuntimeError("no thread")):
+            with self.assertRaisesRegex(RuntimeError, "no thread"):
+                phalanx.pretrain("gpt", **tiny())
 
     def test_logging(self) -> None:
         phalanx.set_logging(True)

@@ -100,6 +100,16 @@ class LibraryFile(unittest.TestCase):
             with self.assertRaisesRegex(ImportError, "/nowhere/libphalanx.so"):
                 _library.library_path()
 
+    def test_a_file_of_the_current_directory(self) -> None:
+        path = _library.library_path()
+        before = os.getcwd()
+        os.chdir(os.path.dirname(path))
+        try:
+            with mock.patch.dict(os.environ, PHALANX_LIBRARY=os.path.basename(path)):
+                self.assertEqual(_library.library_path(), path)
+        finally:
+            os.chdir(before)
+
     def test_another_version(self) -> None:
         with mock.patch.object(_library, "INTERFACE_VERSION", 99):
             with self.assertRaisesRegex(ImportError, "this package needs 99"):
