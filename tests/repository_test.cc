@@ -76,7 +76,8 @@ struct PagePaths {
 };
 
 // The files and folders that a page names between backquotes, by paths from the root of the
-// repository, from src/phalanx, from the page's own folder, or as they are included. Of a pattern the folder counts.
+// repository, from src/phalanx, from the page's own folder, or as they are included. Of a pattern
+// the folder counts.
 PagePaths paths_in(const std::string& text, const std::filesystem::path& folder = {}) {
   static const std::regex path(R"(`([a-z_]+/[\w.*/-]*)`)");
   static const std::regex ours(R"(.*\.(h|cc|sh)|(src|tests|docs|tools|bench|examples|cmake)/.*)");
