@@ -90,9 +90,8 @@ TEST(Packages, TheCInterfaceIsAHeaderALinkAndAFileOfPkgConfig) {
   Installed interface("c_interface");
   EXPECT_EQ(interface.take("lib(/[a-z0-9_-]+)?/libphalanx\\.so").size(), 1U);
   EXPECT_EQ(interface.take("lib(/[a-z0-9_-]+)?/pkgconfig/phalanx\\.pc").size(), 1U);
-  EXPECT_EQ(interface.files(),
-            (std::set<std::string>{"include/phalanx/library/phalanx.h",
-                                   "share/doc/phalanx-dev/copyright"}));
+  EXPECT_EQ(interface.files(), (std::set<std::string>{"include/phalanx/library/phalanx.h",
+                                                      "share/doc/phalanx-dev/copyright"}));
 }
 
 TEST(Packages, FamiliesAreBuiltWithTheListedHeaders) {

@@ -76,7 +76,8 @@ struct PagePaths {
 };
 
 // The files and folders that a page names between backquotes, by paths from the root of the
-// repository, from src/phalanx or from the page's own folder. Of a pattern the folder counts.
+// repository, from src/phalanx, from the page's own folder, or as they are included. Of a pattern
+// the folder counts.
 PagePaths paths_in(const std::string& text, const std::filesystem::path& folder = {}) {
   static const std::regex path(R"(`([a-z_]+/[\w.*/-]*)`)");
   static const std::regex ours(R"(.*\.(h|cc|sh)|(src|tests|docs|tools|bench|examples|cmake)/.*)");
@@ -84,7 +85,7 @@ PagePaths paths_in(const std::string& text, const std::filesystem::path& folder 
   for (std::sregex_iterator match(text.begin(), text.end(), path), end; match != end; ++match) {
     std::string name = (*match)[1];
     if (name.find('*') != std::string::npos) name.erase(name.rfind('/', name.find('*')));
-    const std::filesystem::path bases[] = {"", "src/phalanx", folder};
+    const std::filesystem::path bases[] = {"", "src/phalanx", folder, "src"};
     const auto* const base = std::ranges::find_if(
         bases, [&](const auto& one) { return std::filesystem::exists(kSource / one / name); });
     if (base != std::end(bases)) {
