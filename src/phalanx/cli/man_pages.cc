@@ -139,7 +139,7 @@ std::string man_page_of(CommandIo& io, std::string_view command) {
     }
     return found->text;
   };
-  const std::string text = find(name);
+  std::string text = find(name);
   // Where one page stands for several, its text.
   constexpr std::string_view kPointer = ".so man1/";
   if (!text.starts_with(kPointer)) return text;
