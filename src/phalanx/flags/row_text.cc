@@ -36,6 +36,14 @@ std::string range_sentence(const FlagRange& range) {
   return fmt::format(" {}.", capitalized(fmt::format("{}", fmt::join(bounds, ", "))));
 }
 
+// The flags that a flag stands for; VALUE is its value.
+std::string flags_meant_by(const FlagSpec& spec) {
+  std::string flags(spec.stands_for);
+  const std::size_t place = flags.find('@');
+  if (place != std::string::npos) flags.replace(place, 1, "VALUE");
+  return flags;
+}
+
 }  // namespace
 
 std::vector<FlagSection> sections_of(const std::vector<const FlagRow*>& rows) {
@@ -107,7 +115,7 @@ std::string full_meaning(const FlagSpec& spec) {
   text += range_sentence(spec.range);
   if (!spec.needs.empty()) text += fmt::format(" Needs {}.", joined(spec.needs, " or "));
   if (!spec.excludes.empty()) text += fmt::format(" Not with {}.", joined(spec.excludes, ", "));
-  if (!spec.stands_for.empty()) text += fmt::format(" Stands for {}.", spec.stands_for);
+  if (!spec.stands_for.empty()) text += fmt::format(" Stands for {}.", flags_meant_by(spec));
   if (!spec.same_values.empty()) text += fmt::format(" Also {}.", joined(spec.same_values, ", "));
   if (spec.accumulates) text += " Given twice, both count.";
   for (const auto& remark : remarks_on(spec)) text += fmt::format(" {}.", capitalized(remark));
