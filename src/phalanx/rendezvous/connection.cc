@@ -126,7 +126,14 @@ void Connection::send_raw(std::string bytes) {
 
 void Connection::send(std::shared_ptr<const std::string> message, std::uint64_t number) {
   if (broken_ || !is_open()) return;
-  queue_.push_back({std::move(message), true, number});
+  auto place = queue_.end();
+  if (number == 0) {
+    // A message without a number belongs to no sequence, and does not wait behind long texts.
+    const bool is_begun = writing_ || (!queue_.empty() && queue_.front().offset > 0);
+    place = std::find_if(queue_.begin() + (is_begun ? 1 : 0), queue_.end(),
+                         [](const Outgoing& each) { return each.sealed && each.number != 0; });
+  }
+  queue_.insert(place, {std::move(message), true, number});
   write();
 }
 

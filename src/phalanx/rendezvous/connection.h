@@ -39,6 +39,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send_raw(std::string bytes);
   // The key for all messages from now on.
   void seal_with(const Key& key) { sealer_.emplace(key); }
+  // A message without a number (0) goes before the numbered ones that are waiting.
   void send(std::shared_ptr<const std::string> message, std::uint64_t number = 0);
   // The number of the other end's last message: it is confirmed with every message that is sent.
   void set_last_received(std::uint64_t number) { last_received_ = number; }

@@ -13,6 +13,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/rendezvous/joiner.h"
 #include "phalanx/rendezvous/member_link.h"
+#include "phalanx/rendezvous/member_mail.h"
 #include "phalanx/rendezvous/rank_activity.h"
 #include "phalanx/rendezvous/timing.h"
 
@@ -32,6 +33,9 @@ class ConnectedMember : public Member {
         coordinator_(std::move(joined.welcome.coordinator)),
         coordinator_rank_(joined.welcome.coordinator_rank),
         device_(std::move(joined.device)),
+        mail_([this](ControlMessage message) {
+          asio::post(*context_, [this, kept = std::move(message)] { link_.send(kept); });
+        }),
         context_(std::move(context)),
         work_(context_->get_executor()),
         timer_(*context_),
@@ -125,6 +129,14 @@ class ConnectedMember : public Member {
     return std::move(texts.front());
   }
 
+  // ---- the mailbox
+
+  void post(const std::string& name, std::string text) override {
+    mail_.post(name, std::move(text));
+  }
+  std::string read(const std::string& name) override { return mail_.read(name); }
+  std::optional<std::string> take(const std::string& name) override { return mail_.take(name); }
+
  private:
   // On the member's thread.
   void run();
@@ -155,6 +167,7 @@ class ConnectedMember : public Member {
   int coordinator_rank_;
   std::string device_;
   RankActivity activity_{};
+  MemberMail mail_;
 
   // Used by the member's thread only.
   std::unique_ptr<asio::io_context> context_;
@@ -210,6 +223,7 @@ void ConnectedMember::on_message(ControlMessage&& message) {
     return;
   }
   if (auto* ping = std::get_if<Ping>(&message)) return on_ping(std::move(*ping));
+  if (auto* mail = std::get_if<Mail>(&message)) return mail_.on_answer(std::move(*mail));
   const std::lock_guard lock(mutex_);
   if (auto* result = std::get_if<RoundResult>(&message)) {
     result_ = std::move(*result);
@@ -258,6 +272,7 @@ void ConnectedMember::set_failure(RankFailure failure) {
     is_hang = failure.code == ErrorCode::kHang || failure.code == ErrorCode::kIo;
     failure_ = std::move(failure);
     failed_at_ = Clock::now();
+    mail_.fail(Error(failure_->code, failure_->reason));
     state_changed_.notify_all();
   }
   if (is_hang && options_.on_hang) options_.on_hang();
@@ -325,6 +340,7 @@ void ConnectedMember::leave() noexcept {
     std::unique_lock lock(mutex_);
     if (leaving_) return;
     leaving_ = true;
+    mail_.fail(UnavailableError("the rank has left the run"));
     asio::post(*context_, [this] {
       link_.send(Goodbye{});
       goodbye_sent_ = true;

@@ -1,7 +1,7 @@
 #pragma once
 // A rank's (or a launcher's) end of the rendezvous. It joins the others, exchanges small texts with
 // them, and stays connected for as long as the run: a thread of its own sends heartbeats and
-// receives the failures of others.
+// receives the failures of others. It is the run's mailbox, too.
 
 #include <chrono>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/rendezvous/launch_environment.h"
+#include "phalanx/rendezvous/mailbox.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 #include "phalanx/rendezvous/secret.h"
@@ -47,7 +48,7 @@ struct MemberOptions {
   std::function<void(const RankFailure& failure)> on_rank_failure = nullptr;
 };
 
-class Member : public RankWatch {
+class Member : public RankWatch, public Mailbox {
  public:
   // Joins, and returns when all have joined. Errors: 69 if the coordinator cannot be reached, or
   // names the ranks that are missing; 77 if the coordinator has another secret; 78 if the members'

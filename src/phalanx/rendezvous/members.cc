@@ -76,6 +76,12 @@ void Members::on_message(int number, ControlMessage&& message, Clock::time_point
     return on_round_part(number, std::move(*part), now);
   if (auto* heartbeat = std::get_if<Heartbeat>(&message))
     return on_heartbeat(number, std::move(*heartbeat), now);
+  if (auto* mail = std::get_if<MailPart>(&message)) {
+    return send_mail(mail_.on_part(number, std::move(*mail)));
+  }
+  if (const auto* request = std::get_if<MailRequest>(&message)) {
+    return send_mail(mail_.on_request(number, *request));
+  }
   if (auto* failing = std::get_if<Failing>(&message)) {
     return process_failure(number, failing->reason, now);
   }
@@ -107,6 +113,12 @@ void Members::on_heartbeat(int number, Heartbeat&& heartbeat, Clock::time_point 
     if (wait->place.group == kOwnGroup) wait->missing = round_.missing();
   }
   detector_->on_heartbeat(number, heartbeat, now);
+}
+
+void Members::send_mail(const std::vector<MailStore::Answer>& answers) const {
+  for (const MailStore::Answer& answer : answers) {
+    if (!has_left(answer.number)) send_(answer.number, answer.bytes, false);
+  }
 }
 
 void Members::on_goodbye(int number) {

@@ -14,6 +14,7 @@
 
 #include "phalanx/rendezvous/connection_end.h"
 #include "phalanx/rendezvous/detector.h"
+#include "phalanx/rendezvous/mail_store.h"
 #include "phalanx/rendezvous/message.h"
 #include "phalanx/rendezvous/roster.h"
 #include "phalanx/rendezvous/round.h"
@@ -112,6 +113,7 @@ class Members {
   void on_round_part(int number, RoundPart&& part, Clock::time_point now);
   void on_heartbeat(int number, Heartbeat&& heartbeat, Clock::time_point now);
   void on_goodbye(int number);
+  void send_mail(const std::vector<MailStore::Answer>& answers) const;
   Clock::time_point loss_time(int number, const ConnectionEnd& end, Clock::time_point now) const;
   void account_for_own_gap(Clock::time_point now);
   void add_loss(int number, const std::string& how, Clock::time_point due);
@@ -124,6 +126,7 @@ class Members {
   Send send_;
   Roster roster_;
   Round round_;
+  MailStore mail_{};
   std::vector<Record> records_;
   std::vector<Loss> losses_{};
   std::vector<std::pair<int, std::string>> lost_members_{};

@@ -107,6 +107,17 @@ struct Writer {
               {"of_own_group", failed.of_own_group}};
   }
   void operator()(const GoodbyeConfirmed&) { header = {{"type", "goodbye_heard"}}; }
+  void operator()(const MailPart& part) {
+    header = {{"type", "post"}, {"name", cut(part.name)}, {"total", part.total}};
+    texts = part.text;
+  }
+  void operator()(const MailRequest& request) {
+    header = {{"type", "read"}, {"name", cut(request.name)}, {"take", request.take}};
+  }
+  void operator()(const Mail& mail) {
+    header = {{"type", "mail"}, {"name", cut(mail.name)}, {"kind", static_cast<int>(mail.kind)}};
+    texts = mail.text;
+  }
 };
 
 // ---- reading
@@ -259,6 +270,26 @@ RoundResult read_result(const json& header, std::string_view texts) {
   return result;
 }
 
+std::string mail_name(const json& header) {
+  std::string name = text_field(header, "name");
+  if (name.empty() || name.size() > kLongestMailName) refuse("name");
+  return name;
+}
+
+MailPart read_mail_part(const json& header, std::string_view texts) {
+  if (texts.size() > kLongestMailPart) refuse("a text that is too long");
+  return {mail_name(header),
+          static_cast<std::uint64_t>(integer(header, "total", 0, std::int64_t{kLongestMail})),
+          std::string(texts)};
+}
+
+Mail read_mail(const json& header, std::string_view texts) {
+  if (texts.size() > kLongestMail) refuse("a text that is too long");
+  constexpr auto kLast = static_cast<std::int64_t>(Mail::Kind::kNotThere);
+  return {mail_name(header), static_cast<Mail::Kind>(integer(header, "kind", 0, kLast)),
+          std::string(texts)};
+}
+
 }  // namespace
 
 std::string encode(const ControlMessage& message) {
@@ -297,6 +328,9 @@ ControlMessage decode(std::string_view bytes) {
                   truth(header, "of_own_group")};
   }
   if (type == "goodbye_heard") return GoodbyeConfirmed{};
+  if (type == "post") return read_mail_part(header, texts);
+  if (type == "read") return MailRequest{mail_name(header), truth(header, "take")};
+  if (type == "mail") return read_mail(header, texts);
   refuse("of no known type");
 }
 

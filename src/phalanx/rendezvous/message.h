@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/rendezvous/heartbeat.h"
+#include "phalanx/rendezvous/mailbox.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
@@ -19,7 +20,9 @@ namespace phalanx::rendezvous {
 
 inline constexpr std::size_t kLongestGathered = std::size_t{16} << 10;
 inline constexpr std::size_t kLongestBroadcast = std::size_t{1} << 20;
-// The longest message of a member: a broadcast and its header.
+// A text of the mailbox is sent in parts of this size, between which heartbeats go.
+inline constexpr std::size_t kLongestMailPart = std::size_t{1} << 20;
+// The longest message of a member: a broadcast, or a part of a mail, and its header.
 inline constexpr std::size_t kLongestOfMember = kLongestBroadcast + (std::size_t{64} << 10);
 // The longest message of the coordinator: the gathered texts of some ten thousand ranks.
 inline constexpr std::size_t kLongestOfCoordinator = std::size_t{256} << 20;
@@ -54,6 +57,19 @@ struct Failing {
 
 struct Goodbye {};
 
+// The next part of a text for the mailbox; each part says how many bytes the text has.
+struct MailPart {
+  std::string name{};
+  std::uint64_t total = 0;
+  std::string text{};
+};
+
+// Asks for a text of the mailbox: when it has come, or (`take`) only if it is there.
+struct MailRequest {
+  std::string name{};
+  bool take = false;
+};
+
 // ---- sent by the coordinator
 
 struct Refusal {
@@ -87,8 +103,18 @@ struct Failed {
 
 struct GoodbyeConfirmed {};
 
-using ControlMessage = std::variant<JoinRequest, RoundPart, Heartbeat, Failing, Goodbye, Refusal,
-                                    Welcome, RoundResult, Ping, Failed, GoodbyeConfirmed>;
+// The answer to a mail's last part (kKept; kRefused, and `text` says why), to a request to read it
+// (kRead), or to take it (kTaken, kNotThere).
+struct Mail {
+  enum class Kind : std::uint8_t { kKept, kRefused, kRead, kTaken, kNotThere };
+  std::string name{};
+  Kind kind = Kind::kKept;
+  std::string text{};  // the last bytes of the encoded message
+};
+
+using ControlMessage =
+    std::variant<JoinRequest, RoundPart, Heartbeat, Failing, Goodbye, MailPart, MailRequest,
+                 Refusal, Welcome, RoundResult, Ping, Failed, GoodbyeConfirmed, Mail>;
 
 std::string encode(const ControlMessage& message);
 // UnavailableError if the bytes are no message.

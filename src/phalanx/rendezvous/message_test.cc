@@ -38,6 +38,17 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(part.text, any);
   const RoundResult result = through(RoundResult{7, {"", any, "third"}});
   EXPECT_EQ(result.texts, (std::vector<std::string>{"", any, "third"}));
+  const MailPart mail_part = through(MailPart{"address/3", 77, any});
+  EXPECT_EQ(mail_part.name, "address/3");
+  EXPECT_EQ(mail_part.total, 77U);
+  EXPECT_EQ(mail_part.text, any);
+  const MailRequest request = through(MailRequest{"address/3", true});
+  EXPECT_EQ(request.name, "address/3");
+  EXPECT_TRUE(request.take);
+  const Mail mail = through(Mail{"address/3", Mail::Kind::kTaken, any});
+  EXPECT_EQ(mail.name, "address/3");
+  EXPECT_EQ(mail.kind, Mail::Kind::kTaken);
+  EXPECT_EQ(mail.text, any);
 
   Heartbeat heartbeat;
   heartbeat.ticks = 12;
@@ -111,6 +122,12 @@ TEST(ControlMessage, ThatIsNoneIsRefused) {
         with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0,
                         "places": [[1, 0, 1, ""]]})"),
         with_header(R"({"type": "refusal", "code": 3, "later": false, "text": ""})"),
+        with_header(R"({"type": "post", "name": "a", "total": 67108865})"),
+        with_header(R"({"type": "post", "name": "", "total": 1})", "x"),
+        with_header(R"({"type": "post", "name": "a", "total": 1})",
+                    std::string(kLongestMailPart + 1, 'x')),
+        with_header(R"({"type": "read", "name": "a", "take": 1})"),
+        with_header(R"({"type": "mail", "name": "a", "kind": 5})"),
         with_header(std::string(100000, '[')),
         std::string("\xff\xff\xff\xff{}", 6)}) {
     EXPECT_THROW(decode(bytes), UnavailableError) << bytes.substr(0, 80);

@@ -162,6 +162,35 @@ TEST_F(Resume, NothingIsMissingHoweverOftenConnectionsBreak) {
   EXPECT_GT(network_->connections(), 4);
 }
 
+TEST_F(Resume, TextsOfTheMailboxComeThroughBrokenConnections) {
+  begin();
+  std::atomic<int> posted = 0;
+  const std::jthread breaks([&](const std::stop_token& stop) {
+    for (int next = 2; !stop.stop_requested(); std::this_thread::sleep_for(milliseconds(1))) {
+      if (posted < next) continue;
+      network_->break_connections();
+      next = posted + 2;
+    }
+  });
+  constexpr int kTexts = 12;
+  const std::string half(kLongestMailPart / 2 + 1, 'h');
+  run_all(2, [&](int reads) {
+    for (int text = 0; text < kTexts; ++text) {
+      const std::string name = fmt::format("text/{}", text);
+      std::string of_text = half + std::to_string(text) + half;
+      if (reads == 0) {
+        members_[1]->post(name, std::move(of_text));
+        ++posted;
+      } else {
+        EXPECT_TRUE(members_[2]->read(name) == of_text) << name;
+        EXPECT_TRUE(members_[2]->take(name).has_value()) << name;
+      }
+    }
+  });
+  for (const auto& member : members_) EXPECT_FALSE(member->failure());
+  EXPECT_GT(network_->connections(), 4);
+}
+
 TEST_F(Resume, AFailureThatWasSaidMeanwhileIsHeard) {
   begin();
   exchange(1);
