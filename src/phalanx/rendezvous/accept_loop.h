@@ -27,6 +27,8 @@ class AcceptLoop {
   void retry() noexcept;
   // No more connections.
   void stop() noexcept { stopped_ = true; }
+  // Whether a socket waits for retry().
+  bool is_waiting() const { return !waiting_.empty(); }
 
  private:
   void accept(Acceptor& acceptor) noexcept;

@@ -1,7 +1,6 @@
 #pragma once
-// A socket between a member and the coordinator, TCP or Unix: it carries the bytes of the
-// handshake, then sealed messages. Only the thread that runs its io_context may use it. Includes
-// asio, which is slow to compile.
+// A link over a socket between a member and the coordinator, TCP or Unix. Only the thread that runs
+// its io_context may use it. Includes asio, which is slow to compile.
 
 #include <array>
 #include <asio/generic/stream_protocol.hpp>
@@ -18,44 +17,29 @@
 
 #include "phalanx/rendezvous/connection_end.h"
 #include "phalanx/rendezvous/frame.h"
+#include "phalanx/rendezvous/link.h"
 
 namespace phalanx::rendezvous {
 
 using Socket = asio::generic::stream_protocol::socket;
 
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public Link, public std::enable_shared_from_this<Connection> {
  public:
-  // Gets the bytes that arrive, in order, in pieces of any size. An exception ends the connection.
-  using OnBytes = std::function<void(std::string_view bytes)>;
-  // Called once when the connection has ended otherwise than by close().
-  using OnEnd = std::function<void(const ConnectionEnd& end)>;
-
   explicit Connection(Socket socket);
 
-  void start(OnBytes on_bytes, OnEnd on_end);
-  // Replaces the functions to call.
-  void hand_over(OnBytes on_bytes, OnEnd on_end);
-  // Sends bytes unsealed, for the handshake.
-  void send_raw(std::string bytes);
-  // The key for all messages from now on.
-  void seal_with(const Key& key) { sealer_.emplace(key); }
-  // A message without a number (0) goes before the numbered ones that are waiting.
-  void send(std::shared_ptr<const std::string> message, std::uint64_t number = 0);
-  // The number of the other end's last message: it is confirmed with every message that is sent.
-  void set_last_received(std::uint64_t number) { last_received_ = number; }
-  // Makes the kernel end a TCP connection whose other end does not answer, a little before the end
-  // of the limit of silence.
-  void set_silence_limit(std::chrono::milliseconds limit);
-  // Whether the other end may outlive the connection: a Unix socket ends only with its process.
-  bool is_over_network() const { return is_over_network_; }
-  // Whether the kernel has taken everything that was sent.
-  bool all_sent() const { return queue_.empty() || broken_; }
-  // Closes when all_sent().
-  void close_when_sent();
-  void close();
-  bool is_open() const { return socket_.is_open(); }
-  // Whether the process at the other end of a Unix socket is stopped.
-  bool peer_is_stopped();
+  void start(OnBytes on_bytes, OnEnd on_end) override;
+  void hand_over(OnBytes on_bytes, OnEnd on_end) override;
+  void send_raw(std::string bytes) override;
+  void seal_with(const Key& key) override { sealer_.emplace(key); }
+  void send(std::shared_ptr<const std::string> message, std::uint64_t number) override;
+  void set_last_received(std::uint64_t number) override { last_received_ = number; }
+  void set_silence_limit(std::chrono::milliseconds limit) override;
+  bool is_over_network() const override { return is_over_network_; }
+  bool all_sent() const override { return queue_.empty() || broken_; }
+  void close_when_sent() override;
+  void close() override;
+  bool is_open() const override { return socket_.is_open(); }
+  bool peer_is_stopped() override;
 
  private:
   struct Outgoing {

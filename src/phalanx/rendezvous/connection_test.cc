@@ -102,7 +102,7 @@ TEST(Connection, WhatCannotBeSentEndsItAndNotItsSender) {
   std::string end;
   ends.near->start([](std::string_view) {}, [&](const ConnectionEnd& how) { end = how.how; });
   // Without a key.
-  EXPECT_NO_THROW(ends.near->send(std::make_shared<const std::string>("message")));
+  EXPECT_NO_THROW(ends.near->send(std::make_shared<const std::string>("message"), 0));
   EXPECT_EQ(end, "");
   ASSERT_TRUE(run_until(context, [&] { return !end.empty(); }));
   EXPECT_NE(end.find("a message before the handshake's end"), std::string::npos) << end;

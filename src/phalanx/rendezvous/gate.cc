@@ -6,23 +6,42 @@
 
 namespace phalanx::rendezvous {
 
-std::list<Gate::Pending>::iterator Gate::find(Id id) {
-  return std::find_if(pending_.begin(), pending_.end(),
-                      [&](const Pending& entry) { return entry.id == id; });
+void Gate::expect(int members) {
+  constexpr std::size_t kMembersOfAPlace = 8;
+  const auto wanted = static_cast<std::size_t>(std::max(members, 0)) / kMembersOfAPlace;
+  limits_.pending = std::clamp(wanted, kFewestPending, kMostPending);
 }
 
-std::list<Gate::Pending>::iterator Gate::oldest_of(const std::string& address) {
-  return std::find_if(pending_.begin(), pending_.end(),
-                      [&](const Pending& entry) { return entry.address == address; });
+Gate::Entry Gate::find(Id id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? pending_.end() : found->second;
 }
 
-std::string Gate::busiest_address() const {
-  std::map<std::string, std::size_t> counts;
-  for (const Pending& entry : pending_) ++counts[entry.address];
-  const auto most = std::max_element(
-      counts.begin(), counts.end(),
-      [](const auto& left, const auto& right) { return left.second < right.second; });
-  return most == counts.end() ? std::string() : most->first;
+Gate::Entry Gate::oldest_of(const std::string& address) {
+  return std::find_if(pending_.begin(), pending_.end(),
+                      [&](const Pending& entry) { return entry.address->first == address; });
+}
+
+Gate::Clock::time_point Gate::may_go_at(const Pending& entry) const {
+  const bool is_trusted = entry.has_hello && entry.address->second <= limits_.pending / 4;
+  return entry.since + (is_trusted ? limits_.hello_age : limits_.unproven_age);
+}
+
+Gate::Entry Gate::first_to_go(Clock::time_point now) {
+  Entry first = pending_.end();
+  for (auto entry = pending_.begin(); entry != pending_.end(); ++entry) {
+    const bool is_busier =
+        first == pending_.end() || entry->address->second > first->address->second;
+    if (is_busier && may_go_at(*entry) <= now) first = entry;
+  }
+  return first;
+}
+
+void Gate::remove(Entry entry) {
+  room_at_.reset();
+  if (--entry->address->second == 0) counts_.erase(counts_.find(entry->address->first));
+  by_id_.erase(entry->id);
+  pending_.erase(entry);
 }
 
 Gate::Record& Gate::record(const std::string& address, Clock::time_point now) {
@@ -46,7 +65,12 @@ double Gate::allowance(const Record& record, Clock::time_point now) const {
 }
 
 bool Gate::has_room(Clock::time_point now) const {
-  return pending_.size() < limits_.pending || now - pending_.front().since >= limits_.unproven_age;
+  if (pending_.size() < limits_.pending) return true;
+  if (!room_at_) {
+    room_at_ = Clock::time_point::max();
+    for (const Pending& entry : pending_) room_at_ = std::min(*room_at_, may_go_at(entry));
+  }
+  return *room_at_ <= now;
 }
 
 Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point now,
@@ -56,34 +80,47 @@ Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point no
   const auto known = records_.find(address);
   const bool suspect = known != records_.end() && now - known->second.last < limits_.suspicion;
   if (suspect && allowance(known->second, now) < 1) return Answer::kRefuse;
-  const auto is_of_address = [&](const Pending& entry) { return entry.address == address; };
-  std::list<Pending>::iterator evicted_entry = pending_.end();
-  if (suspect &&
-      static_cast<std::size_t>(std::count_if(pending_.begin(), pending_.end(), is_of_address)) >=
-          limits_.pending_of_suspect) {
-    evicted_entry = oldest_of(address);
-    if (now - evicted_entry->since < limits_.suspect_unproven_age) return Answer::kRefuse;
+  const auto count = counts_.find(address);
+  Entry leaving = pending_.end();
+  if (suspect && count != counts_.end() && count->second >= limits_.pending_of_suspect) {
+    leaving = oldest_of(address);
+    if (now - leaving->since < limits_.suspect_unproven_age) return Answer::kRefuse;
   } else if (pending_.size() >= limits_.pending) {
     if (!has_room(now)) return Answer::kLater;
-    evicted_entry = oldest_of(busiest_address());
+    leaving = first_to_go(now);
   }
-  if (evicted_entry != pending_.end()) {
-    evicted = evicted_entry->id;
-    pending_.erase(evicted_entry);
+  if (leaving != pending_.end()) {
+    evicted = leaving->id;
+    remove(leaving);
   }
-  pending_.push_back({id, address, now});
+  room_at_.reset();
+  Counts::value_type& of_address = *counts_.try_emplace(address).first;
+  ++of_address.second;
+  by_id_[id] = pending_.insert(pending_.end(), {id, &of_address, now});
   return Answer::kEnter;
 }
 
+void Gate::said_hello(Id id) {
+  const Entry entry = find(id);
+  if (entry == pending_.end()) return;
+  entry->has_hello = true;
+  room_at_.reset();
+}
+
 void Gate::leave(Id id) {
-  if (const auto entry = find(id); entry != pending_.end()) pending_.erase(entry);
+  if (const Entry entry = find(id); entry != pending_.end()) remove(entry);
+}
+
+void Gate::account_for_own_gap(Clock::duration gap, Clock::time_point now) {
+  for (Pending& entry : pending_) entry.since = std::min(now, entry.since + gap);
+  room_at_.reset();
 }
 
 std::optional<std::string> Gate::failed(Id id, const std::string& reason, Clock::time_point now) {
-  const auto entry = find(id);
+  const Entry entry = find(id);
   if (entry == pending_.end()) return std::nullopt;
-  const std::string address = entry->address;
-  pending_.erase(entry);
+  const std::string address = entry->address->first;
+  remove(entry);
   Record& of_address = record(address, now);
   of_address.allowance -= 1;
   if (of_address.ever_logged && now - of_address.logged < limits_.log_period) {

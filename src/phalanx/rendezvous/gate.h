@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "phalanx/rendezvous/timing.h"
 
@@ -22,7 +23,7 @@ class Gate {
 
   struct Limits {
     // Unproven connections at once: of all addresses, and of an address whose hellos failed lately.
-    std::size_t pending = 64;
+    std::size_t pending = kFewestPending;
     std::size_t pending_of_suspect = 8;
     // Failed hellos of an address: so many at once, and so many a second. An address beyond that is
     // refused until its allowance has grown again: ranks may come from it too.
@@ -35,14 +36,23 @@ class Gate {
     // own.
     std::chrono::milliseconds unproven_age = kUnprovenAge;
     std::chrono::milliseconds suspect_unproven_age = kSuspectUnprovenAge;
+    // Likewise of a connection with a whole hello, which owes the proof only, if its address has no
+    // more than a quarter of the places: a round trip to it may take longer than unproven_age.
+    std::chrono::milliseconds hello_age = kHelloAge;
     // From the connection's begin to its whole hello.
     std::chrono::milliseconds hello_timeout = kHelloTimeout;
     // Between two lines of the log about the same address.
     std::chrono::milliseconds log_period = kFailedHelloLogPeriod;
   };
 
+  static constexpr std::size_t kFewestPending = 64;
+  static constexpr std::size_t kMostPending = 1024;
+
   Gate() : Gate(Limits()) {}
   explicit Gate(const Limits& limits) : limits_(limits) {}
+
+  // So many members will come, maybe all at once: more places for more of them.
+  void expect(int members);
 
   enum class Answer : std::uint8_t {
     kEnter,
@@ -55,8 +65,12 @@ class Gate {
                std::optional<Id>& evicted);
   // Whether another connection would get a place.
   bool has_room(Clock::time_point now) const;
+  // Its hello is whole; the proof is still to come.
+  void said_hello(Id id);
   // It has proved itself, or ended without a failed hello.
   void leave(Id id);
+  // The server had no time for so long: nobody is late because of that.
+  void account_for_own_gap(Clock::duration gap, Clock::time_point now);
   // Its hello failed. Returns a line for the log if one is due.
   std::optional<std::string> failed(Id id, const std::string& reason, Clock::time_point now);
   // The first one whose hello is overdue.
@@ -65,11 +79,14 @@ class Gate {
   std::size_t pending() const { return pending_.size(); }
 
  private:
+  using Counts = std::unordered_map<std::string, std::size_t>;
   struct Pending {
     Id id;
-    std::string address;
+    Counts::value_type* address;  // and how many connections it has here
     Clock::time_point since;
+    bool has_hello = false;
   };
+  using Entry = std::list<Pending>::iterator;
   // An address with failed hellos.
   struct Record {
     double allowance = 0.0;      // how many more may fail, at the time `last`
@@ -80,13 +97,21 @@ class Gate {
   };
 
   double allowance(const Record& record, Clock::time_point now) const;
-  std::list<Pending>::iterator find(Id id);
-  std::list<Pending>::iterator oldest_of(const std::string& address);
-  std::string busiest_address() const;
   Record& record(const std::string& address, Clock::time_point now);
+  // When the connection may be closed to make room for others.
+  Clock::time_point may_go_at(const Pending& entry) const;
+  Entry find(Id id);
+  Entry oldest_of(const std::string& address);
+  // Of the connections that may be closed, the oldest one of the address that has most.
+  Entry first_to_go(Clock::time_point now);
+  void remove(Entry entry);
 
   Limits limits_;
   std::list<Pending> pending_{};  // the oldest first
+  std::unordered_map<Id, Entry> by_id_{};
+  Counts counts_{};  // of pending connections, by address
+  // The earliest time at which one may be closed; empty: to be found out.
+  mutable std::optional<Clock::time_point> room_at_{};
   std::map<std::string, Record> records_{};
 };
 

@@ -69,6 +69,8 @@ class ServerHandshake {
   std::string receive(std::string_view bytes);
 
   HandshakeState state() const { return state_; }
+  // Whether the client has said who it is, and owes the proof only.
+  bool has_hello() const { return phase_ == Phase::kProof; }
   const Hello& hello() const { return hello_; }          // if kDone
   const SessionKeys& keys() const { return keys_; }      // if kDone
   const std::string& reason() const { return reason_; }  // if kFailed, for the log

@@ -3,6 +3,7 @@
 // (rank_activity.h) and sends it (member.cc); the coordinator hands it to the detector
 // (members.cc), which alone judges it (detector.h).
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 namespace phalanx {
 
 struct Heartbeat {
+  static constexpr std::size_t kMostMissing = 64;
+
   std::uint64_t ticks = 0;      // signs of progress since the rank joined
   std::int64_t iteration = -1;  // the last one that is complete; -1: none
   double step_seconds = 0.0;    // of all steps since the end of the first one
@@ -27,8 +30,11 @@ struct Heartbeat {
   std::optional<double> still_limit{};
   struct Wait {
     CommPlace place{};
-    std::vector<int> missing{};  // the ranks that it waits for; some of them where they are many
+    std::vector<int> missing{};  // the ranks that it waits for; kMostMissing where they are more
     double seconds = 0.0;
+    int missing_count = 0;  // how many ranks it waits for; 0: those that are listed
+
+    bool lists_all() const { return missing_count <= static_cast<int>(missing.size()); }
   };
   std::optional<Wait> wait{};
 };

@@ -1,9 +1,6 @@
 #include "phalanx/rendezvous/joiner.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <asio/connect.hpp>
 #include <asio/error.hpp>
 #include <asio/executor_work_guard.hpp>
 #include <asio/ip/tcp.hpp>
@@ -15,10 +12,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
-#include "phalanx/base/machine.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/rendezvous/handshake.h"
-#include "phalanx/rendezvous/identity.h"
 #include "phalanx/rendezvous/munge.h"
 #include "phalanx/rendezvous/timing.h"
 
@@ -40,11 +35,9 @@ class Joiner {
         deadline_(Clock::now() + options.join_timeout) {}
   Joiner(const Joiner&) = delete;
   Joiner& operator=(const Joiner&) = delete;
-  ~Joiner() {
-    if (connection_ && !welcome_) connection_->close();
-  }
+  ~Joiner() = default;
 
-  Joined run();
+  JoinedOverSocket run();
 
  private:
   // One attempt. False if another one may succeed; problem_ then says why this one failed.
@@ -54,9 +47,6 @@ class Joiner {
   bool ask_for_secret();
   bool shake_hands();
   bool ask_to_join();
-  void on_handshake_bytes(std::string_view bytes);
-  void on_messages();
-  void on_message(const ControlMessage& message);
   [[noreturn]] void throw_handshake_failure() const;
   [[noreturn]] void throw_gone(const std::string& how) const;
   [[noreturn]] void throw_unreachable() const;
@@ -77,11 +67,6 @@ class Joiner {
   // Of the current attempt.
   std::shared_ptr<Connection> connection_{};
   std::string device_{};
-  std::optional<ClientHandshake> handshake_{};
-  std::optional<FrameOpener> opener_{};
-  std::optional<Welcome> welcome_{};
-  std::optional<Refusal> refusal_{};
-  std::optional<ConnectionEnd> end_{};
   bool closed_early_ = false;  // by the coordinator, before the handshake was over
 
   // Of all attempts: an earlier one may have joined and lost its connection.
@@ -89,6 +74,8 @@ class Joiner {
   Session session_{};
   std::optional<std::string> roll_call_{};  // the last one, if an attempt has joined
   Address address_{};
+  JoinRequest request_{};
+  std::optional<JoinAttempt> attempt_{};
 };
 
 bool Joiner::wait_until(Clock::time_point until, const std::function<bool()>& done) {
@@ -106,11 +93,12 @@ bool Joiner::wait_until(Clock::time_point until, const std::function<bool()>& do
   return true;
 }
 
-Joined Joiner::run() {
+JoinedOverSocket Joiner::run() {
   Clock::duration pause = kShortestPause;
   while (true) {
     if (options_.poll) options_.poll();
     if (try_once()) break;
+    attempt_.reset();
     if (connection_) connection_->close();
     const Clock::time_point now = Clock::now();
     if (now + pause >= deadline_) throw_unreachable();
@@ -119,23 +107,15 @@ Joined Joiner::run() {
     wait_until(now + pause, [] { return false; });
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   }
-  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): try_once() has filled them.
-  return {connection_,
-          std::move(*opener_),
-          std::move(session_),
-          session_name_,
-          address_,
-          secret_,
-          std::move(*welcome_),
-          device_};
+  // try_once() has filled the attempt. NOLINTBEGIN(bugprone-unchecked-optional-access)
+  return {{attempt_->take_link(), attempt_->take_opener(), std::move(session_), session_name_,
+           secret_, *attempt_->welcome(), device_},
+          address_};
+  // NOLINTEND(bugprone-unchecked-optional-access)
 }
 
 bool Joiner::try_once() {
   connection_.reset();
-  handshake_.reset();
-  opener_.reset();
-  refusal_.reset();
-  end_.reset();
   closed_early_ = false;
   const std::vector<Address> addresses = resolve();
   if (addresses.empty() || !connect(addresses)) return false;
@@ -252,81 +232,47 @@ bool Joiner::ask_for_secret() {
 }
 
 bool Joiner::shake_hands() {
-  handshake_.emplace(
-      secret_, Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id});
-  connection_->start([this](std::string_view bytes) { on_handshake_bytes(bytes); },
-                     [this](const ConnectionEnd& end) { end_ = end; });
-  connection_->send_raw(handshake_->start());
-  const auto over = [&] { return handshake_->state() != HandshakeState::kPending || end_; };
+  request_ = join_request(environment_, session_name_, session_.last_received());
+  attempt_.emplace(
+      connection_, secret_,
+      Hello{options_.role, environment_.rank, environment_.attempt, environment_.run_id}, request_,
+      session_);
+  attempt_->start();
+  const auto state = [this] { return attempt_->handshake().state(); };
+  const auto over = [&] { return state() != HandshakeState::kPending || attempt_->end(); };
   if (!wait_until(std::min(deadline_, Clock::now() + kHandshakeTimeout), over)) {
     problem_ = "it takes the connection and says nothing";
     return false;
   }
-  if (handshake_->state() == HandshakeState::kFailed) throw_handshake_failure();
-  if (handshake_->state() == HandshakeState::kPending) {
-    problem_ = end_->how;
+  if (state() == HandshakeState::kFailed) throw_handshake_failure();
+  if (state() == HandshakeState::kPending) {
+    problem_ = attempt_->end()->how;
     closed_early_ = true;
     return false;
   }
   return true;
 }
 
-void Joiner::on_handshake_bytes(std::string_view bytes) {
-  if (handshake_->state() == HandshakeState::kFailed) return;
-  if (handshake_->state() == HandshakeState::kPending) {
-    connection_->send_raw(handshake_->receive(bytes));
-    if (handshake_->state() != HandshakeState::kDone) return;
-    connection_->seal_with(handshake_->keys().of_client);
-    opener_.emplace(handshake_->keys().of_server, kLongestOfCoordinator);
-    opener_->feed(handshake_->rest());
-  } else {
-    opener_->feed(bytes);
-  }
-  on_messages();
-}
-
-void Joiner::on_messages() {
-  while (!welcome_ && !refusal_) {
-    const std::optional<OpenedMessage> message = opener_->next();
-    if (!message) return;
-    session_.confirm(message->numbers.last_received);
-    if (message->numbers.number != 0 && !session_.accept(message->numbers.number)) continue;
-    connection_->set_last_received(session_.last_received());
-    on_message(decode(message->text));
-  }
-}
-
-void Joiner::on_message(const ControlMessage& message) {
-  if (const auto* welcome = std::get_if<Welcome>(&message)) {
-    welcome_ = *welcome;
-  } else if (const auto* refusal = std::get_if<Refusal>(&message)) {
-    refusal_ = *refusal;
-  } else if (const auto* ping = std::get_if<Ping>(&message)) {
-    roll_call_ = ping->waiting;
-  } else {
-    throw UnavailableError("it speaks out of turn");
-  }
-}
-
 bool Joiner::ask_to_join() {
-  const JoinRequest request = join_request(environment_, session_name_, session_.last_received());
-  connection_->send(std::make_shared<const std::string>(encode(request)));
-  const auto over = [&] { return welcome_ || refusal_ || end_; };
+  const auto over = [this] {
+    return attempt_->welcome() || attempt_->refusal() || attempt_->end();
+  };
   const bool answered = wait_until(deadline_ + kJoinSlack, over);
-  if (welcome_) {
-    if (static_cast<int>(welcome_->places.size()) != environment_.world_size) {
+  if (attempt_->roll_call()) roll_call_ = attempt_->roll_call();
+  if (const std::optional<Welcome>& welcome = attempt_->welcome()) {
+    if (static_cast<int>(welcome->places.size()) != environment_.world_size) {
       throw UnavailableError("the coordinator at {} counts {} places instead of {}", address_text_,
-                             welcome_->places.size(), environment_.world_size);
+                             welcome->places.size(), environment_.world_size);
     }
     return true;
   }
-  if (refusal_ && !refusal_->later) throw Error(refusal_->code, refusal_->text);
-  if (refusal_) {
-    problem_ = refusal_->text;
-  } else if (end_) {
-    problem_ = end_->how;
+  if (const std::optional<Refusal>& refusal = attempt_->refusal()) {
+    if (!refusal->later) throw Error(refusal->code, refusal->text);
+    problem_ = refusal->text;
+  } else if (const std::optional<ConnectionEnd>& end = attempt_->end()) {
+    problem_ = end->how;
     const bool may_come_back =
-        connection_->is_over_network() && end_->kind != ConnectionEnd::Kind::kFault;
+        connection_->is_over_network() && end->kind != ConnectionEnd::Kind::kFault;
     if (roll_call_ && !may_come_back) throw_gone(problem_);
   } else if (!answered && roll_call_) {
     throw UnavailableError("not all have come within {:.3g} s: {}",
@@ -341,7 +287,8 @@ bool Joiner::ask_to_join() {
 void Joiner::throw_handshake_failure() const {
   using Failure = ClientHandshake::Failure;
   const std::string own = secret_.empty() ? "none" : "from " + secret_.source();
-  switch (handshake_->failure()) {
+  const ClientHandshake& handshake = attempt_->handshake();
+  switch (handshake.failure()) {
     case Failure::kWrongSecret:
       throw PermissionError(
           "the coordinator at {} has another secret than this process ({}): the same file on all "
@@ -356,7 +303,7 @@ void Joiner::throw_handshake_failure() const {
       throw ConfigError(
           "the coordinator at {} speaks version {} of the protocol, this program version {}: the "
           "same build on all hosts",
-          address_text_, handshake_->server_version(), kProtocolVersion);
+          address_text_, handshake.server_version(), kProtocolVersion);
     default:
       throw UnavailableError(
           "what answers at {} is no rendezvous of phalanx: another program has this port "
@@ -380,24 +327,8 @@ void Joiner::throw_unreachable() const {
 
 }  // namespace
 
-JoinRequest join_request(const LaunchEnvironment& environment, const std::string& session_name,
-                         std::uint64_t last_received) {
-  return {environment.world_size,
-          environment.node,
-          environment.local_rank,
-          environment.local_size,
-          static_cast<int>(::getpid()),
-          host_name(),
-          own_machine(),
-          session_name,
-          last_received};
-}
-
-Joined join_coordinator(asio::io_context& context, const MemberOptions& options) {
-  Joiner joiner(context, options);
-  Joined joined = joiner.run();
-  joined.connection->hand_over(nullptr, nullptr);
-  return joined;
+JoinedOverSocket join_coordinator(asio::io_context& context, const MemberOptions& options) {
+  return Joiner(context, options).run();
 }
 
 }  // namespace phalanx::rendezvous

@@ -12,9 +12,10 @@
 
 #include "phalanx/base/log.h"
 #include "phalanx/rendezvous/joiner.h"
-#include "phalanx/rendezvous/member_link.h"
+#include "phalanx/rendezvous/member_core.h"
 #include "phalanx/rendezvous/member_mail.h"
 #include "phalanx/rendezvous/rank_activity.h"
+#include "phalanx/rendezvous/socket_dialer.h"
 #include "phalanx/rendezvous/timing.h"
 
 namespace phalanx {
@@ -22,48 +23,35 @@ namespace {
 
 using namespace rendezvous;  // NOLINT(google-build-using-namespace): this file is all about it
 
-class ConnectedMember : public Member {
+class ConnectedMember : public Member, private MemberCore::Host {
  public:
+  using Clock = RankWatch::Clock;
   using Time = Clock::time_point;
 
   ConnectedMember(const MemberOptions& options, std::unique_ptr<asio::io_context> context,
-                  Joined joined)
+                  JoinedOverSocket over)
       : options_(options),
-        places_(std::move(joined.welcome.places)),
-        coordinator_(std::move(joined.welcome.coordinator)),
-        coordinator_rank_(joined.welcome.coordinator_rank),
-        device_(std::move(joined.device)),
+        device_(over.joined.device),
         mail_([this](ControlMessage message) {
-          asio::post(*context_, [this, kept = std::move(message)] { link_.send(kept); });
+          asio::post(*context_, [this, kept = std::move(message)] { core_.send(kept); });
         }),
         context_(std::move(context)),
         work_(context_->get_executor()),
         timer_(*context_),
-        link_(*context_, options_, std::move(joined),
-              {.on_message = [this](ControlMessage&& message) { on_message(std::move(message)); },
-               .on_lost = [this](const std::string& how) { on_coordinator_lost(how); },
-               .on_silence = [this](Clock::duration time) { on_coordinator_silent(time); },
-               .on_cut_off = [this](bool is_cut_off) { set_cut_off(is_cut_off); }}) {
-    const bool one_host = places_.back().host == 0 &&
-                          std::all_of(places_.begin(), places_.end(),
-                                      [](const RankPlace& place) { return place.host == 0; });
-    if (one_host && device_ == "lo") device_.clear();
-    const int own = options_.environment.rank;
-    const bool is_near = own < std::ssize(places_) &&
-                         places_[static_cast<std::size_t>(own)].host == places_.front().host;
-    // A coordinator that is connected and silent for so long hangs.
-    const std::chrono::milliseconds usual = is_near ? kSilenceLimit : kFarSilenceLimit;
-    link_.set_silence_limit(options_.silence_limit ? milliseconds_of(*options_.silence_limit)
-                                                   : usual);
+        dialer_(*context_, over.address),
+        core_(*this, dialer_, options_, std::move(over.joined)) {
+    if (core_.is_one_host() && device_ == "lo") device_.clear();
     activity_.limit(options_.silence_limit, options_.still_limit);
-    last_tick_ = Clock::now();
-    asio::post(*context_, [this] { begin(); });
+    asio::post(*context_, [this] {
+      arm_timer();
+      core_.begin();
+    });
     thread_ = std::thread([this] { run(); });
   }
 
   ~ConnectedMember() override {
     asio::post(*context_, [this] {
-      link_.close();
+      core_.close();
       context_->stop();
     });
     thread_.join();
@@ -114,7 +102,7 @@ class ConnectedMember : public Member {
 
   // ---- exchanges of texts
 
-  const std::vector<RankPlace>& places() const override { return places_; }
+  const std::vector<RankPlace>& places() const override { return core_.places(); }
   const std::string& network_device() const override { return device_; }
   std::vector<std::string> gather(std::string mine) override {
     PHALANX_CHECK(mine.size() <= kLongestGathered, "a gathered text of {} bytes", mine.size());
@@ -140,21 +128,27 @@ class ConnectedMember : public Member {
  private:
   // On the member's thread.
   void run();
-  void begin();
-  void on_message(ControlMessage&& message);
-  void on_ping(Ping&& ping);
-  void on_coordinator_lost(const std::string& how);
-  void on_coordinator_silent(Clock::duration time);
-  void set_cut_off(bool is_cut_off);
-  void on_tick();
   void arm_timer();
-  void send_heartbeat();
-  void set_failure(RankFailure failure);
   void check_for_stuck_rank(Time now);
+
+  // ---- MemberCore::Host, on the member's thread
+
+  Time now() override { return Clock::now(); }
+  Heartbeat heartbeat(Time now) override { return activity_.heartbeat(now); }
+  void on_failure(RankFailure&& failure) override;
+  void on_rank_failure(const RankFailure& failure) override {
+    if (options_.on_rank_failure) options_.on_rank_failure(failure);
+  }
+  void on_result(RoundResult&& result) override;
+  void on_mail(Mail&& mail) override { mail_.on_answer(std::move(mail)); }
+  void on_busy_ranks(std::string&& text) override;
+  void on_goodbye_confirmed() override;
+  void on_cut_off(bool is_cut_off) override;
+  void on_coordinator_gone() override;
 
   // On any thread.
   void send_heartbeat_soon() {
-    asio::post(*context_, [this] { send_heartbeat(); });
+    asio::post(*context_, [this] { core_.send_heartbeat(); });
   }
   std::vector<std::string> exchange(RoundKind kind, std::string mine);
   // Waits until `done`, the coordinator is gone, or it has been reachable for `limit`.
@@ -162,9 +156,6 @@ class ConnectedMember : public Member {
                             const std::function<bool()>& done);
 
   const MemberOptions options_;
-  std::vector<RankPlace> places_;
-  std::string coordinator_;
-  int coordinator_rank_;
   std::string device_;
   RankActivity activity_{};
   MemberMail mail_;
@@ -173,10 +164,8 @@ class ConnectedMember : public Member {
   std::unique_ptr<asio::io_context> context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
-  MemberLink link_;
-  Time last_tick_{};
-  Time last_heartbeat_{};
-  bool goodbye_sent_ = false;
+  SocketDialer dialer_;
+  MemberCore core_;
   bool stuck_reported_ = false;
 
   mutable std::mutex mutex_{};
@@ -209,62 +198,35 @@ void ConnectedMember::run() {
   }
 }
 
-void ConnectedMember::begin() {
-  last_tick_ = Clock::now();
-  arm_timer();
-  send_heartbeat();
-  link_.begin();
-}
-
-void ConnectedMember::on_message(ControlMessage&& message) {
-  if (auto* failed = std::get_if<Failed>(&message)) {
-    if (failed->of_own_group) return set_failure(std::move(failed->failure));
-    if (options_.on_rank_failure) options_.on_rank_failure(failed->failure);
-    return;
-  }
-  if (auto* ping = std::get_if<Ping>(&message)) return on_ping(std::move(*ping));
-  if (auto* mail = std::get_if<Mail>(&message)) return mail_.on_answer(std::move(*mail));
+void ConnectedMember::on_result(RoundResult&& result) {
   const std::lock_guard lock(mutex_);
-  if (auto* result = std::get_if<RoundResult>(&message)) {
-    result_ = std::move(*result);
-    state_changed_.notify_all();
-  } else if (std::holds_alternative<GoodbyeConfirmed>(message)) {
-    goodbye_confirmed_ = true;
-    state_changed_.notify_all();
-  } else {
-    throw UnavailableError("it speaks out of turn");
-  }
+  result_ = std::move(result);
+  state_changed_.notify_all();
 }
 
-void ConnectedMember::on_ping(Ping&& ping) {
-  if (ping.silence.count() > 0 && !options_.silence_limit) link_.set_silence_limit(ping.silence);
+void ConnectedMember::on_goodbye_confirmed() {
   const std::lock_guard lock(mutex_);
-  busy_ranks_ = std::move(ping.busy);
+  goodbye_confirmed_ = true;
+  state_changed_.notify_all();
 }
 
-void ConnectedMember::set_cut_off(bool is_cut_off) {
-  {
-    const std::lock_guard lock(mutex_);
-    cut_off_ = is_cut_off;
-  }
-  if (!is_cut_off) send_heartbeat();
+void ConnectedMember::on_busy_ranks(std::string&& text) {
+  const std::lock_guard lock(mutex_);
+  busy_ranks_ = std::move(text);
 }
 
-void ConnectedMember::on_coordinator_silent(Clock::duration time) {
-  set_failure({coordinator_rank_, ErrorCode::kHang,
-               fmt::format("{}, where all meet, hangs: it has said nothing for {:.1f} s",
-                           coordinator_, std::chrono::duration<double>(time).count())});
+void ConnectedMember::on_cut_off(bool is_cut_off) {
+  const std::lock_guard lock(mutex_);
+  cut_off_ = is_cut_off;
 }
 
-void ConnectedMember::on_coordinator_lost(const std::string& how) {
-  set_failure({coordinator_rank_, ErrorCode::kTemporary,
-               fmt::format("{}, where all meet, is gone: {}", coordinator_, how)});
+void ConnectedMember::on_coordinator_gone() {
   const std::lock_guard lock(mutex_);
   connected_ = cut_off_ = false;
   state_changed_.notify_all();
 }
 
-void ConnectedMember::set_failure(RankFailure failure) {
+void ConnectedMember::on_failure(RankFailure&& failure) {
   bool is_hang = false;
   {
     const std::lock_guard lock(mutex_);
@@ -290,19 +252,11 @@ void ConnectedMember::on_failure(std::function<void()> wake) {
 void ConnectedMember::arm_timer() {
   timer_.expires_after(kTickPeriod);
   timer_.async_wait([this](const asio::error_code& error) {
-    if (!error) on_tick();
+    if (error) return;
+    arm_timer();
+    core_.tick();
+    check_for_stuck_rank(Clock::now());
   });
-}
-
-void ConnectedMember::on_tick() {
-  arm_timer();
-  const Time now = Clock::now();
-  // A process that was stopped could receive nothing.
-  if (now - last_tick_ > kOwnGap + kTickPeriod) link_.account_for_own_gap(now - last_tick_);
-  last_tick_ = now;
-  if (now - last_heartbeat_ >= kHeartbeatPeriod) send_heartbeat();
-  link_.check(now);
-  check_for_stuck_rank(now);
 }
 
 void ConnectedMember::check_for_stuck_rank(Time now) {
@@ -317,17 +271,9 @@ void ConnectedMember::check_for_stuck_rank(Time now) {
   options_.on_stuck(*failure);
 }
 
-void ConnectedMember::send_heartbeat() {
-  if (goodbye_sent_) return;
-  last_heartbeat_ = Clock::now();
-  link_.send(activity_.heartbeat(last_heartbeat_));
-}
-
 void ConnectedMember::fail(std::string_view reason) noexcept {
   try {
-    asio::post(*context_, [this, text = std::string(reason)] {
-      if (!goodbye_sent_) link_.send(Failing{text});
-    });
+    asio::post(*context_, [this, text = std::string(reason)] { core_.send(Failing{text}); });
     std::unique_lock lock(mutex_);
     wait_while_connected(lock, kLastMessageWait, [&] { return failure_ || leaving_; });
   } catch (const std::exception&) {
@@ -341,10 +287,7 @@ void ConnectedMember::leave() noexcept {
     if (leaving_) return;
     leaving_ = true;
     mail_.fail(UnavailableError("the rank has left the run"));
-    asio::post(*context_, [this] {
-      link_.send(Goodbye{});
-      goodbye_sent_ = true;
-    });
+    asio::post(*context_, [this] { core_.say_goodbye(); });
     wait_while_connected(lock, kLastMessageWait, [&] { return goodbye_confirmed_; });
   } catch (const std::exception&) {
     // As in fail().
@@ -368,7 +311,7 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
   const std::int64_t round = next_round_++;
   const Time begin = Clock::now();
   asio::post(*context_,
-             [this, part = RoundPart{round, kind, std::move(mine)}] { link_.send(part); });
+             [this, part = RoundPart{round, kind, std::move(mine)}] { core_.send(part); });
   // The coordinator knows which ranks are missing.
   activity_.begin_wait({options_.environment.rank, "rendezvous", name + " of texts", round}, {});
   // Launchers wait for each other for as long as ranks run.
@@ -386,8 +329,8 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
     RoundResult result = std::move(*std::exchange(result_, std::nullopt));
     if (result.round != round)
       throw UnavailableError("texts of exchange {} for {}", result.round, round);
-    if (kind == RoundKind::kGather && result.texts.size() != places_.size()) {
-      throw UnavailableError("{} gathered texts of {} ranks", result.texts.size(), places_.size());
+    if (kind == RoundKind::kGather && result.texts.size() != places().size()) {
+      throw UnavailableError("{} gathered texts of {} ranks", result.texts.size(), places().size());
     }
     return std::move(result.texts);
   }
@@ -400,7 +343,7 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
 
 std::unique_ptr<Member> Member::join(const MemberOptions& options) {
   auto context = std::make_unique<asio::io_context>(1);
-  Joined joined = join_coordinator(*context, options);
+  JoinedOverSocket joined = join_coordinator(*context, options);
   return std::make_unique<ConnectedMember>(options, std::move(context), std::move(joined));
 }
 

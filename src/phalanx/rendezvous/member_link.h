@@ -1,18 +1,17 @@
 #pragma once
 // A member's messages to and from its coordinator after it has joined. If the connection is lost
 // without a goodbye it reconnects; messages that are sent meanwhile are kept, except heartbeats. It
-// runs on the member's thread. Includes asio.
+// has no socket, no thread and no clock.
 
-#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "phalanx/rendezvous/connection.h"
 #include "phalanx/rendezvous/frame.h"
-#include "phalanx/rendezvous/joiner.h"
+#include "phalanx/rendezvous/join_attempt.h"
+#include "phalanx/rendezvous/link.h"
 #include "phalanx/rendezvous/member.h"
 #include "phalanx/rendezvous/message.h"
 #include "phalanx/rendezvous/reconnection.h"
@@ -24,6 +23,7 @@ class MemberLink {
  public:
   using Clock = std::chrono::steady_clock;
   struct Callbacks {
+    std::function<Clock::time_point()> now;
     // An exception ends the link.
     std::function<void(ControlMessage&& message)> on_message;
     // The coordinator is gone: "its connection was reset, and its port refuses connections". Called
@@ -35,8 +35,7 @@ class MemberLink {
     std::function<void(bool is_cut_off)> on_cut_off;
   };
 
-  MemberLink(asio::io_context& context, const MemberOptions& options, Joined&& joined,
-             Callbacks callbacks);
+  MemberLink(Dialer& dialer, const MemberOptions& options, Joined&& joined, Callbacks callbacks);
   MemberLink(const MemberLink&) = delete;
   MemberLink& operator=(const MemberLink&) = delete;
 
@@ -52,23 +51,22 @@ class MemberLink {
   void close();
 
  private:
-  void listen_to(std::shared_ptr<Connection> connection);
+  void listen_to(std::shared_ptr<Link> link);
   void on_bytes(std::string_view bytes);
   void on_connection_end(const ConnectionEnd& end);
   void give_up(const std::string& how);
   void reconnect(Clock::time_point now);
   void stop_reconnecting();
-  void on_reconnected(std::shared_ptr<Connection> connection, FrameOpener opener);
+  void on_reconnected(std::shared_ptr<Link> link, FrameOpener opener);
 
-  asio::io_context& context_;
+  Dialer& dialer_;
   const MemberRole role_;
   const LaunchEnvironment environment_;
   const Callbacks callbacks_;
-  const Socket::endpoint_type address_;
   const Secret secret_;
   const std::string session_name_;
   Session session_;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Link> link_;
   FrameOpener opener_;
   bool awaits_confirmation_ = false;  // reconnected, and not told yet what to send again
   bool is_lost_ = false;              // for good
@@ -78,7 +76,7 @@ class MemberLink {
   Clock::time_point next_attempt_{};
   Clock::duration pause_{};
   std::chrono::milliseconds silence_limit_;
-  Clock::time_point last_heard_ = Clock::now();
+  Clock::time_point last_heard_;
 };
 
 }  // namespace phalanx::rendezvous

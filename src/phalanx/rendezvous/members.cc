@@ -1,7 +1,6 @@
 #include "phalanx/rendezvous/members.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -50,7 +49,8 @@ std::optional<Refusal> Members::join(int number, const JoinRequest& join, Clock:
   if (roster_.complete()) {
     welcome_all(now);
   } else {
-    send_to(number, Ping{roster_.roll_call(), {}});
+    // Who is missing comes with the next ping.
+    send_to(number, Ping{roster_.count_text(), {}});
   }
   return std::nullopt;
 }
@@ -110,9 +110,12 @@ void Members::on_heartbeat(int number, Heartbeat&& heartbeat, Clock::time_point 
       throw UnavailableError("it waits for ranks that there are not");
     }
     // The member does not know which ranks' texts are missing.
-    if (wait->place.group == kOwnGroup) wait->missing = round_.missing();
+    if (wait->place.group == kOwnGroup) {
+      wait->missing = round_.missing(Heartbeat::kMostMissing);
+      wait->missing_count = round_.missing_count();
+    }
   }
-  detector_->on_heartbeat(number, heartbeat, now);
+  detector_->on_heartbeat(number, std::move(heartbeat), now);
 }
 
 void Members::send_mail(const std::vector<MailStore::Answer>& answers) const {
@@ -139,13 +142,12 @@ void Members::on_returned(int number, Clock::time_point now) {
   member.connected = true;
   Ping ping;
   ping.silence = silence_limit();
-  if (!roster_.complete()) ping.waiting = roster_.roll_call();
+  if (!roster_.complete()) ping.waiting = roster_.count_text();
   send_(number, std::make_shared<const std::string>(encode(ping)), true);
-  const auto loss = std::find_if(losses_.begin(), losses_.end(),
-                                 [&](const Loss& each) { return each.number == number; });
+  const auto loss = losses_.find(number);
   if (loss == losses_.end() || !member.process_end.empty()) return;
   if (log_lines_.size() < kMostLines) {
-    log_lines_.push_back(fmt::format("{} is back: {}", roster_.name_of(number), loss->how));
+    log_lines_.push_back(fmt::format("{} is back: {}", roster_.name_of(number), loss->second.how));
   }
   losses_.erase(loss);
   member.lost = false;
@@ -178,7 +180,7 @@ void Members::account_for_own_gap(Clock::time_point now) {
   last_judge_ = now;
   if (gap <= kOwnGap) return;
   for (Record& each : records_) each.last_heard = std::min(now, each.last_heard + gap);
-  for (Loss& loss : losses_) loss.due += gap;
+  for (auto& [number, loss] : losses_) loss.due += gap;
 }
 
 void Members::on_connection_end(int number, const ConnectionEnd& end, Clock::time_point now) {
@@ -209,33 +211,42 @@ void Members::on_node_lost(int node, const std::string& how, Clock::time_point n
 }
 
 void Members::add_loss(int number, const std::string& how, Clock::time_point due) {
-  const auto known = std::find_if(losses_.begin(), losses_.end(),
-                                  [&](const Loss& loss) { return loss.number == number; });
-  if (known != losses_.end()) {
-    known->due = std::min(known->due, due);
-    if (!record(number).process_end.empty()) known->how = record(number).process_end;
+  next_due_ = std::min(next_due_, due);
+  if (const auto known = losses_.find(number); known != losses_.end()) {
+    known->second.due = std::min(known->second.due, due);
+    if (!record(number).process_end.empty()) known->second.how = record(number).process_end;
     return;
   }
   if (std::exchange(record(number).lost, true)) return;
-  losses_.push_back({number, how, due});
+  losses_.emplace(number, Loss{how, due, ++loss_count_});
 }
 
 void Members::process_losses(Clock::time_point now, bool all) {
-  std::vector<Loss> due;
-  const auto waits = [&](const Loss& loss) { return !all && loss.due > now; };
-  const auto end = std::stable_partition(losses_.begin(), losses_.end(), waits);
-  due.assign(std::make_move_iterator(end), std::make_move_iterator(losses_.end()));
-  losses_.erase(end, losses_.end());
-  for (const Loss& loss : due) {
-    if (record(loss.number).left) continue;
-    lost_members_.emplace_back(loss.number, loss.how);
+  if (!all && next_due_ > now) return;
+  std::vector<std::pair<int, Loss>> due;
+  next_due_ = Clock::time_point::max();
+  for (auto entry = losses_.begin(); entry != losses_.end();) {
+    if (all || entry->second.due <= now) {
+      due.emplace_back(entry->first, std::move(entry->second));
+      entry = losses_.erase(entry);
+    } else {
+      next_due_ = std::min(next_due_, entry->second.due);
+      ++entry;
+    }
+  }
+  std::sort(due.begin(), due.end(), [](const auto& left, const auto& right) {
+    return left.second.order < right.second.order;
+  });
+  for (const auto& [number, loss] : due) {
+    if (record(number).left) continue;
+    lost_members_.emplace_back(number, loss.how);
     if (detector_) {
-      detector_->on_lost(loss.number, loss.how, now);
+      detector_->on_lost(number, loss.how, now);
     } else {
       const std::string when = roster_.complete() ? "" : " before all had joined";
-      set_verdict({{loss.number},
+      set_verdict({{number},
                    ErrorCode::kTemporary,
-                   fmt::format("{} is gone{}: {}", roster_.name_of(loss.number), when, loss.how),
+                   fmt::format("{} is gone{}: {}", roster_.name_of(number), when, loss.how),
                    {}});
     }
   }
@@ -245,16 +256,17 @@ void Members::process_failure(int number, const std::string& reason, Clock::time
   // A member that was lost before this report failed first. One that may still reconnect is waited
   // for.
   Clock::time_point due = now;
-  for (const Loss& loss : losses_) {
+  for (const auto& [other, loss] : losses_) {
     if (options_.over_network && loss.due <= now + kReconnectWait) due = std::max(due, loss.due);
   }
   if (due > now) {
-    if (!delayed_failure_) delayed_failure_ = Loss{number, reason, due};
+    if (!delayed_failure_) delayed_failure_ = Failure{number, reason, due};
     return;
   }
   if (!options_.over_network) process_losses(now, true);
   if (detector_) {
     detector_->on_failed(number, reason, now);
+    failure_reported_ = true;
   } else {
     set_verdict({{number},
                  ErrorCode::kTemporary,
@@ -276,9 +288,13 @@ void Members::set_verdict(Verdict verdict) {
 }
 
 bool Members::is_urgent(Clock::time_point now) const {
-  if (delayed_failure_ && !verdict_) return true;
-  return !verdict_ && std::any_of(losses_.begin(), losses_.end(),
-                                  [&](const Loss& loss) { return loss.due < now + kUrgentBefore; });
+  return !verdict_ && (delayed_failure_ || next_due_ < now + kUrgentBefore);
+}
+
+bool Members::has_event(Clock::time_point now) const {
+  if (verdict_) return !verdict_returned_;
+  return failure_reported_ || next_due_ <= now ||
+         (delayed_failure_ && delayed_failure_->due <= now);
 }
 
 std::optional<Verdict> Members::judge(Clock::time_point now) {
@@ -286,9 +302,10 @@ std::optional<Verdict> Members::judge(Clock::time_point now) {
   if (!verdict_) {
     process_losses(now, false);
     if (delayed_failure_ && delayed_failure_->due <= now) {
-      const Loss failing = *std::exchange(delayed_failure_, std::nullopt);
-      process_failure(failing.number, failing.how, now);
+      const Failure failing = *std::exchange(delayed_failure_, std::nullopt);
+      process_failure(failing.number, failing.reason, now);
     }
+    failure_reported_ = false;
     if (detector_ && !verdict_) {
       if (std::optional<Verdict> verdict = detector_->judge(now)) set_verdict(std::move(*verdict));
     }

@@ -4,7 +4,9 @@
 // and no clock: the server passes what arrives, and gets what is to be sent.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,8 +64,10 @@ class Members {
   void on_node_lost(int node, const std::string& how, Clock::time_point now);
 
   // The first failure, once; it has been sent to all members. To be called several times a second
-  // and after each event.
+  // and when has_event(). It looks at all members; the functions above do not.
   std::optional<Verdict> judge(Clock::time_point now);
+  // Whether something has happened that judge() need not wait for: a loss that is due, a failure.
+  bool has_event(Clock::time_point now) const;
   // Sends the pings. To be called every kPingPeriod.
   void ping(Clock::time_point now);
   // The members that were lost since the last call, and how.
@@ -93,8 +97,13 @@ class Members {
 
  private:
   struct Loss {
-    int number;
     std::string how;
+    Clock::time_point due;
+    std::uint64_t order;  // in which they came
+  };
+  struct Failure {
+    int number;
+    std::string reason;
     Clock::time_point due;
   };
   struct Record {
@@ -128,9 +137,12 @@ class Members {
   Round round_;
   MailStore mail_{};
   std::vector<Record> records_;
-  std::vector<Loss> losses_{};
+  std::map<int, Loss> losses_{};  // by number
+  std::uint64_t loss_count_ = 0;
+  Clock::time_point next_due_ = Clock::time_point::max();  // of the losses, or earlier
   std::vector<std::pair<int, std::string>> lost_members_{};
-  std::optional<Loss> delayed_failure_{};  // reported by a member while another may be lost
+  std::optional<Failure> delayed_failure_{};  // reported by a member while another may be lost
+  bool failure_reported_ = false;             // to the detector, which has not judged it yet
   std::vector<std::string> log_lines_{};
   std::optional<std::chrono::milliseconds> silence_limit_{};
   std::optional<Clock::time_point> last_judge_{};

@@ -1,29 +1,24 @@
 #include "phalanx/rendezvous/reconnection.h"
 
-#include <asio/error.hpp>
 #include <utility>
 
 namespace phalanx::rendezvous {
 
-Reconnection::Reconnection(asio::io_context& context, Setup setup)
-    : setup_(std::move(setup)),
-      socket_(std::make_shared<Socket>(context)),
-      handshake_(setup_.secret, setup_.hello) {}
+Reconnection::Reconnection(Dialer& dialer, Setup setup)
+    : dialer_(dialer), setup_(std::move(setup)), handshake_(setup_.secret, setup_.hello) {}
 
 void Reconnection::start(OnDone on_done, OnFailure on_failure) {
   on_done_ = std::move(on_done);
   on_failure_ = std::move(on_failure);
-  socket_->async_connect(
-      setup_.address,
-      [self = shared_from_this()](const asio::error_code& error) { self->on_connected(error); });
+  dialer_.dial(
+      [self = shared_from_this()](Dialer::Answer answer) { self->on_answer(std::move(answer)); });
 }
 
 void Reconnection::stop() {
   on_done_ = nullptr;
   on_failure_ = nullptr;
-  asio::error_code ignored;
-  socket_->close(ignored);
-  if (connection_) connection_->close();
+  dialer_.stop();
+  if (link_) link_->close();
 }
 
 void Reconnection::fail(const std::string& how, bool is_final) {
@@ -32,33 +27,33 @@ void Reconnection::fail(const std::string& how, bool is_final) {
   if (on_failure) on_failure(how, is_final);
 }
 
-void Reconnection::on_connected(const asio::error_code& error) {
+void Reconnection::on_answer(Dialer::Answer answer) {
   if (!on_failure_) return;
   // Its host answers that nothing listens there any more: the coordinator is gone.
-  if (error == asio::error::connection_refused) return fail("its port refuses connections", true);
-  if (error) return fail(error.message(), false);
+  if (answer.is_refused) return fail("its port refuses connections", true);
+  if (!answer.link) return fail(answer.problem, false);
   try {
-    connection_ = std::make_shared<Connection>(std::move(*socket_));
-    connection_->start(
+    link_ = std::move(answer.link);
+    link_->start(
         [self = shared_from_this()](std::string_view bytes) { self->on_bytes(bytes); },
         [self = shared_from_this()](const ConnectionEnd& end) { self->fail(end.how, false); });
-    connection_->send_raw(handshake_.start());
+    link_->send_raw(handshake_.start());
   } catch (const std::exception& failure) {
     fail(failure.what(), false);
   }
 }
 
 void Reconnection::on_handshake_bytes(std::string_view bytes) {
-  connection_->send_raw(handshake_.receive(bytes));
+  link_->send_raw(handshake_.receive(bytes));
   if (handshake_.state() == HandshakeState::kFailed) {
     return fail("what answers at its address is another program, or another run's", false);
   }
   if (handshake_.state() != HandshakeState::kDone) return;
-  connection_->seal_with(handshake_.keys().of_client);
+  link_->seal_with(handshake_.keys().of_client);
   opener_.emplace(handshake_.keys().of_server, kLongestOfCoordinator);
   opener_->feed(handshake_.rest());
-  connection_->set_last_received(setup_.request.last_received);
-  connection_->send(std::make_shared<const std::string>(encode(setup_.request)));
+  link_->set_last_received(setup_.request.last_received);
+  link_->send(std::make_shared<const std::string>(encode(setup_.request)), 0);
 }
 
 void Reconnection::on_bytes(std::string_view bytes) {
@@ -78,8 +73,8 @@ void Reconnection::on_bytes(std::string_view bytes) {
   }
   const OnDone on_done = std::exchange(on_done_, nullptr);
   on_failure_ = nullptr;
-  connection_->hand_over(nullptr, nullptr);
-  on_done(std::move(connection_), std::move(all));
+  link_->hand_over(nullptr, nullptr);
+  on_done(std::move(link_), std::move(all));
 }
 
 }  // namespace phalanx::rendezvous

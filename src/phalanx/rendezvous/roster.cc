@@ -1,7 +1,7 @@
 #include "phalanx/rendezvous/roster.h"
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -43,6 +43,8 @@ std::optional<Refusal> Roster::admit(int number, const JoinRequest& join) {
   }
   place = join;
   ++joined_;
+  const std::int64_t first = std::int64_t{number} - join.local_rank;
+  nodes_.try_emplace(first, Node{first + join.local_size, join.host_name});
   return std::nullopt;
 }
 
@@ -71,17 +73,16 @@ std::vector<int> Roster::missing() const {
 }
 
 std::string Roster::host_of_missing(int number) const {
-  for (int other = 0; other < size(); ++other) {
-    if (!has(other)) continue;
-    const JoinRequest& join = member(other);
-    const std::int64_t first = std::int64_t{other} - join.local_rank;
-    if (number >= first && number < first + join.local_size) return join.host_name;
-  }
-  return {};
+  const auto after = nodes_.upper_bound(number);
+  if (after == nodes_.begin()) return {};
+  const Node& node = std::prev(after)->second;
+  return number < node.end ? node.host_name : std::string();
 }
 
+std::string Roster::count_text() const { return fmt::format("{}/{} joined", joined_, size()); }
+
 std::string Roster::roll_call() const {
-  std::string count = fmt::format("{}/{} joined", joined_, size());
+  std::string count = count_text();
   if (complete()) return count;
   // Successive numbers of one host: "8-15".
   struct Run {
@@ -95,6 +96,8 @@ std::string Roster::roll_call() const {
     if (!runs.empty() && runs.back().last == number - 1 && runs.back().host == host) {
       runs.back().last = number;
     } else {
+      // One more than are named shows that there are more.
+      if (runs.size() > kMostNamed) break;
       runs.push_back({number, number, std::move(host)});
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 // Which ranks (or launchers) have joined, which are missing, and on which hosts they run.
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +27,9 @@ class Roster {
   const JoinRequest& member(int number) const;  // it has joined
   // "rank 3 (host n07, pid 4711)"; "rank 3" where it has not joined.
   std::string name_of(int number) const;
-  // "7/8 joined, missing rank 5 (host n02)".
+  // "7/8 joined".
+  std::string count_text() const;
+  // "7/8 joined, missing rank 5 (host n02)". Looks at all members until it has named a few.
   std::string roll_call() const;
   std::vector<int> missing() const;
   // By number; all must have joined. A host is a pair of node and machine, and local ranks are
@@ -37,8 +41,15 @@ class Roster {
   // joined; else empty.
   std::string host_of_missing(int number) const;
 
+  // Successive members of one node, as those that have joined tell of it.
+  struct Node {
+    std::int64_t end;  // behind the last one
+    std::string host_name;
+  };
+
   std::string noun_;
   std::vector<std::optional<JoinRequest>> members_;
+  std::map<std::int64_t, Node> nodes_{};  // by their first members
   int joined_ = 0;
 };
 

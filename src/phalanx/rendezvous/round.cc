@@ -14,13 +14,21 @@ std::string_view verb_of(RoundKind kind) {
 
 }  // namespace
 
+Round::Round(int members) : parts_(static_cast<std::size_t>(members)) { begin(); }
+
+void Round::begin() {
+  for (int member = 0; member < std::ssize(parts_); ++member) {
+    missing_.insert(missing_.end(), member);
+  }
+}
+
 void Round::add(int member, RoundPart part) {
   std::optional<std::string>& place = parts_.at(static_cast<std::size_t>(member));
   if (part.round != number_ || place) {
     throw UnavailableError("its exchange of texts is number {}, that of the others number {}",
                            part.round, number_);
   }
-  if (arrived_ == 0) {
+  if (!has_begun()) {
     kind_ = part.kind;
     first_ = member;
   } else if (part.kind != kind_) {
@@ -28,11 +36,11 @@ void Round::add(int member, RoundPart part) {
                            first_, verb_of(kind_), number_);
   }
   place = std::move(part.text);
-  ++arrived_;
+  missing_.erase(member);
 }
 
 std::optional<RoundResult> Round::finish() {
-  if (parts_.empty() || arrived_ != static_cast<int>(parts_.size())) return std::nullopt;
+  if (parts_.empty() || !missing_.empty()) return std::nullopt;
   RoundResult result{number_, {}};
   for (std::optional<std::string>& part : parts_) {
     if (part && (kind_ == RoundKind::kGather || result.texts.empty())) {
@@ -41,17 +49,20 @@ std::optional<RoundResult> Round::finish() {
     part.reset();
   }
   ++number_;
-  arrived_ = 0;
+  begin();
   return result;
 }
 
-std::vector<int> Round::missing() const {
+std::vector<int> Round::missing(std::size_t most) const {
   std::vector<int> members;
-  if (arrived_ == 0) return members;
-  for (std::size_t member = 0; member < parts_.size(); ++member) {
-    if (!parts_[member]) members.push_back(static_cast<int>(member));
+  if (!has_begun()) return members;
+  for (const int member : missing_) {
+    if (members.size() == most) break;
+    members.push_back(member);
   }
   return members;
 }
+
+int Round::missing_count() const { return has_begun() ? static_cast<int>(missing_.size()) : 0; }
 
 }  // namespace phalanx::rendezvous
