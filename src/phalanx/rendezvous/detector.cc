@@ -65,7 +65,7 @@ class Detector::State {
 
   void account_for_own_gap(TimePoint now);
   void on_joined(int rank, int pid, TimePoint now);
-  void on_heartbeat(int rank, const Heartbeat& heartbeat, TimePoint now);
+  void on_heartbeat(int rank, Heartbeat&& heartbeat, TimePoint now);
   void on_lost(int rank, const std::string& how);
   void on_failed(int rank, const std::string& reason);
   void on_left(int rank);
@@ -107,6 +107,7 @@ class Detector::State {
   Clock::duration reported_silence_limit_{};  // the ranks' own; zero: none was reported
   bool judged_ = false;
   std::optional<TimePoint> last_judge_;
+  std::optional<TimePoint> last_excused_;  // the last look at ranks without progress
   std::optional<FirstFailure> failure_;
 };
 
@@ -169,16 +170,15 @@ void Detector::State::warn_of_past_silence(ObservedRank& state, TimePoint now) {
                   state.times_back == 1 ? "once" : fmt::format("{} times", state.times_back)));
 }
 
-void Detector::State::on_heartbeat(int rank, const Heartbeat& reported, TimePoint now) {
+void Detector::State::on_heartbeat(int rank, Heartbeat&& heartbeat, TimePoint now) {
   ObservedRank& state = state_of(rank);
   if (!state.is_here()) return;
-  Heartbeat heartbeat = reported;
-  heartbeat.step_seconds = sane_seconds(reported.step_seconds);
-  heartbeat.waited_seconds = sane_seconds(reported.waited_seconds);
-  heartbeat.steps = std::clamp(reported.steps, std::int64_t{0}, kMaxSteps);
+  heartbeat.step_seconds = sane_seconds(heartbeat.step_seconds);
+  heartbeat.waited_seconds = sane_seconds(heartbeat.waited_seconds);
+  heartbeat.steps = std::clamp(heartbeat.steps, std::int64_t{0}, kMaxSteps);
   if (heartbeat.wait) heartbeat.wait->seconds = sane_seconds(heartbeat.wait->seconds);
-  heartbeat.silence_limit = sane_limit(reported.silence_limit);
-  heartbeat.still_limit = sane_limit(reported.still_limit);
+  heartbeat.silence_limit = sane_limit(heartbeat.silence_limit);
+  heartbeat.still_limit = sane_limit(heartbeat.still_limit);
   // All ranks have the same flags, so the limit of one holds for all.
   if (heartbeat.silence_limit)
     reported_silence_limit_ =
@@ -338,6 +338,7 @@ std::vector<rendezvous::GraphRank> Detector::State::graph(TimePoint now,
     rank.group = state.heartbeat.wait->place.group;
     rank.number = state.heartbeat.wait->place.number;
     rank.missing = state.heartbeat.wait->missing;
+    rank.lists_all = state.heartbeat.wait->lists_all();
   }
   return ranks;
 }
@@ -350,8 +351,13 @@ std::optional<Verdict> Detector::State::stillness_verdict(TimePoint now) {
     return state.is_here() && now - state.last_moved > limit;
   };
   if (std::ranges::none_of(states_, is_still)) return std::nullopt;
+  // While all are excused, the graph changes with their heartbeats only.
+  if (last_excused_ && now - *last_excused_ < rendezvous::kHeartbeatPeriod) return std::nullopt;
   std::vector<int> culprits = rendezvous::find_culprits(graph(now, limit));
-  if (culprits.empty()) return std::nullopt;
+  if (culprits.empty()) {
+    last_excused_ = now;
+    return std::nullopt;
+  }
   // If the culprit is not in a wait, there may be others that stopped at the same time.
   if (!states_[culprits.front()].heartbeat.wait)
     culprits = rendezvous::find_culprits(graph(now, limit_of_further_culprits(limit)));
@@ -400,9 +406,9 @@ void Detector::on_joined(int rank, int pid, Clock::time_point now) {
   state_->on_joined(rank, pid, now);
 }
 
-void Detector::on_heartbeat(int rank, const Heartbeat& heartbeat, Clock::time_point now) {
+void Detector::on_heartbeat(int rank, Heartbeat heartbeat, Clock::time_point now) {
   state_->account_for_own_gap(now);
-  state_->on_heartbeat(rank, heartbeat, now);
+  state_->on_heartbeat(rank, std::move(heartbeat), now);
 }
 
 void Detector::on_lost(int rank, const std::string& how, Clock::time_point now) {

@@ -50,7 +50,7 @@ class Detector {
 
   // A rank joins once. Silence and stillness count from the moment when all have joined.
   void on_joined(int rank, int pid, Clock::time_point now);
-  void on_heartbeat(int rank, const Heartbeat& heartbeat, Clock::time_point now);
+  void on_heartbeat(int rank, Heartbeat heartbeat, Clock::time_point now);
   // Its connection has ended without a goodbye. `how`: "its connection was closed", "killed by
   // SIGKILL". Further texts for the same rank before the next judge() are appended.
   void on_lost(int rank, const std::string& how, Clock::time_point now);

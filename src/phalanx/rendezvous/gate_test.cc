@@ -42,6 +42,55 @@ TEST_F(GateTest, HoldsSixtyFourAndLetsTheOldestOfTheBusiestMakeRoom) {
   EXPECT_FALSE(evicted_);
 }
 
+// A proof takes a round trip more than a hello: a connection that owes only it stays longer, unless
+// its address has many.
+TEST_F(GateTest, GivesAWholeHelloTimeForTheProof) {
+  for (Gate::Id id = 1; id <= 60; ++id) {
+    EXPECT_EQ(enter(id, "host " + std::to_string(id)), Gate::Answer::kEnter);
+    gate_.said_hello(id);
+  }
+  for (Gate::Id id = 61; id <= 64; ++id) EXPECT_EQ(enter(id, "idle"), Gate::Answer::kEnter);
+  now_ += milliseconds(100);
+  for (Gate::Id id = 65; id <= 68; ++id) {
+    EXPECT_EQ(enter(id, "host " + std::to_string(id)), Gate::Answer::kEnter);
+    EXPECT_EQ(evicted_, std::optional<Gate::Id>(id - 4)) << "the idle ones";
+    gate_.said_hello(id);
+  }
+  now_ += milliseconds(100);
+  EXPECT_EQ(enter(69, "late"), Gate::Answer::kLater);
+  now_ += milliseconds(800);
+  EXPECT_EQ(enter(69, "late"), Gate::Answer::kEnter);
+  EXPECT_EQ(evicted_, std::optional<Gate::Id>(1));
+}
+
+TEST_F(GateTest, AnAddressWithManyIsNotSparedForItsHellos) {
+  for (Gate::Id id = 1; id <= 64; ++id) {
+    EXPECT_EQ(enter(id, id % 2 == 0 ? "attacker" : std::to_string(id)), Gate::Answer::kEnter);
+    gate_.said_hello(id);
+  }
+  now_ += milliseconds(100);
+  for (Gate::Id id = 65; id <= 80; ++id) {
+    EXPECT_EQ(enter(id, std::to_string(id)), Gate::Answer::kEnter);
+    EXPECT_EQ(evicted_, std::optional<Gate::Id>(2 * (id - 64)));
+  }
+  // A quarter of the places is left to it.
+  EXPECT_EQ(enter(81, "81"), Gate::Answer::kLater);
+}
+
+TEST_F(GateTest, HasMorePlacesWhereMoreWillCome) {
+  gate_.expect(10000);
+  for (Gate::Id id = 1; id <= 1024; ++id) EXPECT_EQ(enter(id, "any"), Gate::Answer::kEnter);
+  EXPECT_EQ(enter(1025, "any"), Gate::Answer::kLater);
+}
+
+TEST_F(GateTest, TheServersOwnPauseIsNobodysFault) {
+  enter(1, "slow");
+  now_ += seconds(5);
+  gate_.account_for_own_gap(milliseconds(4900), now_);
+  EXPECT_FALSE(gate_.overdue(now_));
+  EXPECT_EQ(gate_.overdue(now_ + milliseconds(1900)), std::optional<Gate::Id>(1));
+}
+
 TEST_F(GateTest, CountsFailedHellosAlone) {
   for (Gate::Id id = 0; id < 5000; ++id) {
     ASSERT_EQ(enter(id, "hosts behind one address"), Gate::Answer::kEnter);

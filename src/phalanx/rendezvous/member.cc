@@ -126,6 +126,11 @@ class ConnectedMember : public Member, private MemberCore::Host {
   std::optional<std::string> take(const std::string& name) override { return mail_.take(name); }
 
  private:
+  struct Result {
+    std::int64_t round;
+    std::vector<std::string> texts;
+  };
+
   // On the member's thread.
   void run();
   void arm_timer();
@@ -139,7 +144,7 @@ class ConnectedMember : public Member, private MemberCore::Host {
   void on_rank_failure(const RankFailure& failure) override {
     if (options_.on_rank_failure) options_.on_rank_failure(failure);
   }
-  void on_result(RoundResult&& result) override;
+  void on_texts(std::int64_t round, std::vector<std::string>&& texts) override;
   void on_mail(Mail&& mail) override { mail_.on_answer(std::move(mail)); }
   void on_busy_ranks(std::string&& text) override;
   void on_goodbye_confirmed() override;
@@ -178,7 +183,7 @@ class ConnectedMember : public Member, private MemberCore::Host {
   bool cut_off_ = false;   // reconnecting
   std::string busy_ranks_{};
   std::int64_t next_round_ = 0;
-  std::optional<RoundResult> result_{};
+  std::optional<Result> result_{};
 
   // Held while wake_ runs, on the member's thread or in on_failure().
   std::recursive_mutex wake_mutex_{};
@@ -198,9 +203,9 @@ void ConnectedMember::run() {
   }
 }
 
-void ConnectedMember::on_result(RoundResult&& result) {
+void ConnectedMember::on_texts(std::int64_t round, std::vector<std::string>&& texts) {
   const std::lock_guard lock(mutex_);
-  result_ = std::move(result);
+  result_ = Result{round, std::move(texts)};
   state_changed_.notify_all();
 }
 
@@ -326,7 +331,7 @@ std::vector<std::string> ConnectedMember::exchange(RoundKind kind, std::string m
   activity_.tick();
   activity_.add_waited(Clock::now() - begin);
   if (result_) {
-    RoundResult result = std::move(*std::exchange(result_, std::nullopt));
+    Result result = std::move(*std::exchange(result_, std::nullopt));
     if (result.round != round)
       throw UnavailableError("texts of exchange {} for {}", result.round, round);
     if (kind == RoundKind::kGather && result.texts.size() != places().size()) {

@@ -14,6 +14,7 @@ MemberCore::MemberCore(Host& host, Dialer& dialer, const MemberOptions& options,
       places_(std::move(joined.welcome.places)),
       coordinator_(std::move(joined.welcome.coordinator)),
       coordinator_rank_(joined.welcome.coordinator_rank),
+      round_reader_(static_cast<int>(places_.size())),
       link_(dialer, options, std::move(joined),
             {.now = [this] { return host_.now(); },
              .on_message = [this](ControlMessage&& message) { on_message(std::move(message)); },
@@ -72,7 +73,8 @@ void MemberCore::on_message(ControlMessage&& message) {
   if (auto* ping = std::get_if<Ping>(&message)) return on_ping(std::move(*ping));
   if (auto* mail = std::get_if<Mail>(&message)) return host_.on_mail(std::move(*mail));
   if (auto* result = std::get_if<RoundResult>(&message)) {
-    return host_.on_result(std::move(*result));
+    const std::int64_t round = result->round;
+    return host_.on_texts(round, round_reader_.texts_of(std::move(*result)));
   }
   if (std::holds_alternative<GoodbyeConfirmed>(message)) return host_.on_goodbye_confirmed();
   throw UnavailableError("it speaks out of turn");

@@ -13,6 +13,7 @@
 #include "phalanx/rendezvous/member.h"
 #include "phalanx/rendezvous/member_link.h"
 #include "phalanx/rendezvous/message.h"
+#include "phalanx/rendezvous/round.h"
 
 namespace phalanx::rendezvous {
 
@@ -34,7 +35,8 @@ class MemberCore {
     virtual void on_failure(RankFailure&& failure) = 0;
     // For launchers: a failure of ranks.
     virtual void on_rank_failure(const RankFailure& failure) = 0;
-    virtual void on_result(RoundResult&& result) = 0;
+    // A round is over: the texts of all, or the one of a broadcast.
+    virtual void on_texts(std::int64_t round, std::vector<std::string>&& texts) = 0;
     virtual void on_mail(Mail&& mail) = 0;
     virtual void on_busy_ranks(std::string&& text) = 0;
     virtual void on_goodbye_confirmed() = 0;
@@ -77,6 +79,7 @@ class MemberCore {
   const std::vector<RankPlace> places_;
   const std::string coordinator_;
   const int coordinator_rank_;
+  RoundReader round_reader_;
   MemberLink link_;
   Clock::time_point last_tick_;
   Clock::time_point last_heartbeat_{};

@@ -21,6 +21,7 @@ class MembersTest : public testing::Test {
   }
   void open(MembersOptions options) {
     options.coordinator = "rank 0 (host n01, pid 100)";
+    reader_.emplace(options.size);
     const auto send = [this](int number, const Members::Bytes& bytes, bool) {
       sent_.emplace_back(number, decode(*bytes));
     };
@@ -47,7 +48,9 @@ class MembersTest : public testing::Test {
         if constexpr (std::is_same_v<Type, Failed>)
           reason_ = std::get<Failed>(message).failure.reason;
         if constexpr (std::is_same_v<Type, Refusal>) reason_ = std::get<Refusal>(message).text;
-        if constexpr (std::is_same_v<Type, RoundResult>) texts_ = std::get<Type>(message).texts;
+        if constexpr (std::is_same_v<Type, RoundResult>) {
+          texts_ = reader_->texts_of(RoundResult(std::get<Type>(message)));
+        }
       }
     }
     sent_.clear();
@@ -60,6 +63,7 @@ class MembersTest : public testing::Test {
   Members::Clock::time_point now_ = Members::Clock::time_point(std::chrono::hours(1));
   std::vector<std::pair<int, ControlMessage>> sent_{};
   std::optional<Members> members_{};
+  std::optional<RoundReader> reader_{};
   std::string reason_{};
   std::vector<std::string> texts_{};
 };

@@ -1,10 +1,11 @@
 #include "phalanx/rendezvous/message.h"
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/error.h"
+#include "phalanx/rendezvous/heartbeat_code.h"
+#include "phalanx/rendezvous/place_list.h"
 #include "phalanx/rendezvous/wire.h"
 
 namespace phalanx::rendezvous {
@@ -43,28 +44,7 @@ struct Writer {
     header = {{"type", "part"}, {"round", part.round}, {"kind", static_cast<int>(part.kind)}};
     texts = part.text;
   }
-  void operator()(const Heartbeat& heartbeat) {
-    header = {{"type", "beat"},
-              {"ticks", heartbeat.ticks},
-              {"iteration", heartbeat.iteration},
-              {"step_seconds", heartbeat.step_seconds},
-              {"waited_seconds", heartbeat.waited_seconds},
-              {"steps", heartbeat.steps},
-              {"busy", cut(heartbeat.busy)}};
-    if (!heartbeat.busy_progress.empty()) header["moved"] = cut(heartbeat.busy_progress);
-    if (!heartbeat.access.empty()) header["access"] = cut(heartbeat.access);
-    if (heartbeat.silence_limit) header["silence_limit"] = *heartbeat.silence_limit;
-    if (heartbeat.still_limit) header["still_limit"] = *heartbeat.still_limit;
-    if (heartbeat.wait) {
-      const CommPlace& place = heartbeat.wait->place;
-      header["wait"] = {{"rank", place.rank},
-                        {"group", cut(place.group)},
-                        {"operation", cut(place.operation)},
-                        {"number", place.number},
-                        {"missing", heartbeat.wait->missing},
-                        {"seconds", heartbeat.wait->seconds}};
-    }
-  }
+  void operator()(const Heartbeat&) {}  // is not JSON
   void operator()(const Failing& failing) {
     header = {{"type", "failing"}, {"reason", cut(failing.reason)}};
   }
@@ -76,22 +56,21 @@ struct Writer {
               {"text", cut(refusal.text)}};
   }
   void operator()(const Welcome& welcome) {
-    json places = json::array();
-    for (const RankPlace& place : welcome.places) {
-      places.push_back({place.host, place.local_rank, place.local_size, cut(place.host_name)});
-    }
     header = {{"type", "welcome"},
               {"coordinator", cut(welcome.coordinator)},
-              {"hosted_by", welcome.coordinator_rank},
-              {"places", std::move(places)}};
+              {"hosted_by", welcome.coordinator_rank}};
+    texts = places_text(welcome.places);
   }
   void operator()(const RoundResult& result) {
-    json sizes = json::array();
-    for (const std::string& text : result.texts) {
-      sizes.push_back(text.size());
-      texts += text;
+    json runs = json::array();
+    for (const RoundResult::Run& run : result.runs) {
+      runs.push_back({run.first, run.count, run.text.size()});
+      texts += run.text;
     }
-    header = {{"type", "result"}, {"round", result.round}, {"sizes", std::move(sizes)}};
+    header = {{"type", "result"},
+              {"round", result.round},
+              {"kind", static_cast<int>(result.kind)},
+              {"runs", std::move(runs)}};
   }
   void operator()(const Ping& ping) {
     header = {{"type", "ping"},
@@ -151,14 +130,6 @@ int small(const json& object, const char* key, std::int64_t low) {
   return static_cast<int>(integer(object, key, low, kMostInt));
 }
 
-double seconds(const json& object, const char* key) {
-  const json& value = field(object, key);
-  if (!value.is_number()) refuse(key);
-  const auto number = value.get<double>();
-  if (!std::isfinite(number) || number < 0) refuse(key);
-  return number;
-}
-
 std::string text(const json& value, const char* what) {
   // dump() makes three bytes of each one that is not UTF-8.
   if (!value.is_string() || value.get_ref<const std::string&>().size() > 3 * kLongestText) {
@@ -210,63 +181,30 @@ RoundPart read_part(const json& header, std::string_view texts) {
   return {integer(header, "round", 0, kMostNumber), kind, std::string(texts)};
 }
 
-Heartbeat read_heartbeat(const json& header) {
-  Heartbeat heartbeat;
-  heartbeat.ticks = static_cast<std::uint64_t>(integer(header, "ticks", 0, kMostNumber));
-  heartbeat.iteration = integer(header, "iteration", -1, kMostNumber);
-  heartbeat.step_seconds = seconds(header, "step_seconds");
-  heartbeat.waited_seconds = seconds(header, "waited_seconds");
-  heartbeat.steps = integer(header, "steps", 0, kMostNumber);
-  heartbeat.busy = text_field(header, "busy");
-  if (header.contains("moved")) heartbeat.busy_progress = text_field(header, "moved");
-  if (header.contains("access")) heartbeat.access = text_field(header, "access");
-  if (header.contains("silence_limit")) heartbeat.silence_limit = seconds(header, "silence_limit");
-  if (header.contains("still_limit")) heartbeat.still_limit = seconds(header, "still_limit");
-  if (const auto wait = header.find("wait"); wait != header.end()) {
-    if (!wait->is_object()) refuse("wait");
-    Heartbeat::Wait read;
-    read.place.rank = small(*wait, "rank", -1);
-    read.place.group = text_field(*wait, "group");
-    read.place.operation = text_field(*wait, "operation");
-    read.place.number = integer(*wait, "number", -1, kMostNumber);
-    read.seconds = seconds(*wait, "seconds");
-    const json& missing = field(*wait, "missing");
-    if (!missing.is_array()) refuse("missing");
-    for (const json& rank : missing) {
-      read.missing.push_back(static_cast<int>(integer(rank, 0, kMostInt, "missing")));
-    }
-    heartbeat.wait = std::move(read);
-  }
-  return {std::move(heartbeat)};
-}
-
-Welcome read_welcome(const json& header) {
-  Welcome welcome{text_field(header, "coordinator"), small(header, "hosted_by", -1), {}};
-  const json& places = field(header, "places");
-  if (!places.is_array() || places.empty()) refuse("places");
-  const int size = static_cast<int>(places.size());
-  for (const json& place : places) {
-    if (!place.is_array() || place.size() != 4) refuse("places");
-    const int rank = static_cast<int>(welcome.places.size());
-    welcome.places.push_back({rank, size, static_cast<int>(integer(place[0], 0, size - 1, "host")),
-                              static_cast<int>(integer(place[1], 0, size - 1, "local_rank")),
-                              static_cast<int>(integer(place[2], 1, size, "local_size")),
-                              text(place[3], "host_name")});
-  }
-  return welcome;
+Welcome read_welcome(const json& header, std::string_view texts) {
+  return {text_field(header, "coordinator"), small(header, "hosted_by", -1),
+          read_places(std::string(texts))};
 }
 
 RoundResult read_result(const json& header, std::string_view texts) {
-  RoundResult result{integer(header, "round", 0, kMostNumber), {}};
-  const json& sizes = field(header, "sizes");
-  if (!sizes.is_array()) refuse("sizes");
-  for (const json& size : sizes) {
+  RoundResult result;
+  result.round = integer(header, "round", 0, kMostNumber);
+  result.kind = static_cast<RoundKind>(integer(header, "kind", 0, 1));
+  const json& runs = field(header, "runs");
+  if (!runs.is_array()) refuse("runs");
+  std::int64_t end = 0;
+  for (const json& run : runs) {
+    if (!run.is_array() || run.size() != 3) refuse("runs");
+    const std::int64_t first = integer(run[0], end, kMostInt, "runs");
+    const std::int64_t count = integer(run[1], 1, kMostInt - first, "runs");
     const auto bytes = static_cast<std::size_t>(
-        integer(size, 0, static_cast<std::int64_t>(texts.size()), "sizes"));
-    result.texts.emplace_back(texts.substr(0, bytes));
+        integer(run[2], 0, static_cast<std::int64_t>(texts.size()), "runs"));
+    end = first + count;
+    result.runs.push_back(
+        {static_cast<int>(first), static_cast<int>(count), std::string(texts.substr(0, bytes))});
     texts.remove_prefix(bytes);
   }
-  if (!texts.empty()) refuse("sizes");
+  if (!texts.empty()) refuse("runs");
   return result;
 }
 
@@ -293,6 +231,11 @@ Mail read_mail(const json& header, std::string_view texts) {
 }  // namespace
 
 std::string encode(const ControlMessage& message) {
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+    std::string bytes(4, '\0');
+    append_heartbeat(bytes, *heartbeat);
+    return bytes;
+  }
   Writer writer;
   std::visit(writer, message);
   const std::string header = dump(writer.header);
@@ -305,6 +248,7 @@ std::string encode(const ControlMessage& message) {
 ControlMessage decode(std::string_view bytes) {
   if (bytes.size() < 4) refuse("it ends early");
   const std::size_t size = read_number(bytes, 0, 4);
+  if (size == 0) return read_heartbeat(bytes.substr(4));
   if (size > bytes.size() - 4) refuse("it ends early");
   const json header = json::parse(bytes.substr(4, size), nullptr, false);
   if (!header.is_object()) refuse("not JSON");
@@ -312,12 +256,11 @@ ControlMessage decode(std::string_view bytes) {
   const std::string type = text_field(header, "type");
   if (type == "join") return read_join(header);
   if (type == "part") return read_part(header, texts);
-  if (type == "beat") return read_heartbeat(header);
   if (type == "failing") return Failing{text_field(header, "reason")};
   if (type == "goodbye") return Goodbye{};
   if (type == "refusal")
     return Refusal{code(header), truth(header, "later"), text_field(header, "text")};
-  if (type == "welcome") return read_welcome(header);
+  if (type == "welcome") return read_welcome(header, texts);
   if (type == "result") return read_result(header, texts);
   if (type == "ping") {
     return Ping{text_field(header, "waiting"), text_field(header, "busy"),

@@ -1,7 +1,8 @@
 #pragma once
 // The messages between members and the coordinator, after both have proved that they know the
 // secret. Encoded as: the length of a JSON object (4 bytes, little-endian), the object, and the
-// texts that are not part of the JSON, one after the other.
+// texts that are not part of the JSON, one after the other. A length of 0: a heartbeat follows
+// (heartbeat_code.h).
 
 #include <chrono>
 #include <cstdint>
@@ -84,9 +85,16 @@ struct Welcome {
   std::vector<RankPlace> places{};
 };
 
+// The texts of a round, in as few bytes as may be: members that have the same text share it, and in
+// a gathering those that said the same in the gathering before are left out (round.h).
 struct RoundResult {
+  struct Run {
+    int first = 0, count = 1;  // members
+    std::string text{};
+  };
   std::int64_t round = 0;
-  std::vector<std::string> texts{};  // of all members; of a broadcast, one
+  RoundKind kind = RoundKind::kGather;
+  std::vector<Run> runs{};  // of a broadcast, one
 };
 
 // Sent every kPingPeriod.

@@ -36,8 +36,15 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(part.round, 7);
   EXPECT_EQ(part.kind, RoundKind::kBroadcast);
   EXPECT_EQ(part.text, any);
-  const RoundResult result = through(RoundResult{7, {"", any, "third"}});
-  EXPECT_EQ(result.texts, (std::vector<std::string>{"", any, "third"}));
+  const RoundResult result =
+      through(RoundResult{7, RoundKind::kBroadcast, {{0, 1, ""}, {3, 2, any}, {5, 1, "third"}}});
+  EXPECT_EQ(result.round, 7);
+  EXPECT_EQ(result.kind, RoundKind::kBroadcast);
+  ASSERT_EQ(result.runs.size(), 3U);
+  EXPECT_EQ(result.runs[1].first, 3);
+  EXPECT_EQ(result.runs[1].count, 2);
+  EXPECT_EQ(result.runs[1].text, any);
+  EXPECT_EQ(result.runs[2].text, "third");
   const MailPart mail_part = through(MailPart{"address/3", 77, any});
   EXPECT_EQ(mail_part.name, "address/3");
   EXPECT_EQ(mail_part.total, 77U);
@@ -78,6 +85,11 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(beat.wait->place.operation, "all_reduce");
   EXPECT_EQ(beat.wait->place.number, 12);
   EXPECT_EQ(beat.wait->missing, (std::vector<int>{0, 3}));
+  EXPECT_TRUE(beat.wait->lists_all());
+  heartbeat.wait->missing.assign(100, 7);
+  EXPECT_EQ(through(heartbeat).wait.value_or(Heartbeat::Wait{}).missing.size(),
+            Heartbeat::kMostMissing);
+  EXPECT_EQ(through(heartbeat).wait.value_or(Heartbeat::Wait{}).missing_count, 100);
   EXPECT_FALSE(through(Heartbeat{}).wait);
 
   const Refusal refusal = through(Refusal{ErrorCode::kUnavailable, true, "later"});
@@ -99,6 +111,11 @@ TEST(ControlMessage, ComesBackAsItWas) {
 TEST(ControlMessage, OfBytesThatAreNoTextIsReadable) {
   EXPECT_EQ(through(Failing{"disk \xff full"}).reason, "disk \xef\xbf\xbd full");
   EXPECT_EQ(through(Failing{std::string(100000, '\xff')}).reason.size(), 3U * 4096U);
+  Heartbeat heartbeat;
+  heartbeat.busy = "saving \xff";
+  heartbeat.access = std::string(100000, '\xff');
+  EXPECT_EQ(through(heartbeat).busy, "saving \xef\xbf\xbd");
+  EXPECT_EQ(through(heartbeat).access.size(), 3U * 4096U);
 }
 
 TEST(ControlMessage, ThatIsNoneIsRefused) {
@@ -116,11 +133,14 @@ TEST(ControlMessage, ThatIsNoneIsRefused) {
         with_header(R"({"type": "part", "round": 1, "kind": 7})"),
         with_header(R"({"type": "part", "round": 18446744073709551615, "kind": 0})"),
         with_header(R"({"type": "part", "round": 0, "kind": 0})", std::string(16385, 'x')),
-        with_header(R"({"type": "result", "round": 0, "sizes": [5]})", "four"),
-        with_header(R"({"type": "result", "round": 0, "sizes": [3]})", "four"),
-        with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0, "places": []})"),
-        with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0,
-                        "places": [[1, 0, 1, ""]]})"),
+        with_header(R"({"type": "result", "round": 0, "kind": 0, "runs": [[0, 1, 5]]})", "four"),
+        with_header(R"({"type": "result", "round": 0, "kind": 0, "runs": [[0, 1, 3]]})", "four"),
+        with_header(R"({"type": "result", "round": 0, "kind": 0, "runs": [[1, 1, 2], [0, 1, 2]]})",
+                    "four"),
+        with_header(R"({"type": "welcome", "coordinator": "", "hosted_by": 0})", "{}"),
+        std::string(60, '\0'),
+        encode(Heartbeat{}).substr(0, 40),
+        encode(Heartbeat{}) + "x",
         with_header(R"({"type": "refusal", "code": 3, "later": false, "text": ""})"),
         with_header(R"({"type": "post", "name": "a", "total": 67108865})"),
         with_header(R"({"type": "post", "name": "", "total": 1})", "x"),
@@ -141,7 +161,8 @@ TEST(ControlMessage, AnyChangeIsReadOrRefused) {
   heartbeat.wait = Heartbeat::Wait{{2, "tp", "all_reduce", 12}, {0, 3}, 0.5};
   const std::vector<std::string> seeds = {
       encode(heartbeat), encode(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"}),
-      encode(RoundResult{1, {"one", "two"}}), encode(Welcome{"rank 0", 0, {{0, 1, 0, 0, 1, "a"}}})};
+      encode(RoundResult{1, {}, {{0, 2, "one"}, {2, 1, "two"}}}),
+      encode(Welcome{"rank 0", 0, {{0, 1, 0, 0, 1, "a"}}})};
   int read = 0;
   for (int round = 0; round < 10000; ++round) {
     std::string bytes = seeds[static_cast<std::size_t>(round) % seeds.size()];

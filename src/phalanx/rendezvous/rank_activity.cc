@@ -7,9 +7,6 @@
 namespace phalanx::rendezvous {
 namespace {
 
-// How many of the ranks that it waits for a heartbeat lists, so that it stays small.
-constexpr std::size_t kMostMissing = 64;
-
 std::string moved_text(std::int64_t bytes, std::int64_t files) {
   if (bytes <= 0) return "";
   const double megabytes = static_cast<double>(bytes) / 1e6;
@@ -36,9 +33,11 @@ void RankActivity::limit_stillness(double seconds) {
 }
 
 void RankActivity::begin_wait(const CommPlace& place, const std::vector<int>& missing) {
-  const std::size_t count = std::min(missing.size(), kMostMissing);
-  Wait wait{
-      place, {missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)}, Clock::now()};
+  const std::size_t count = std::min(missing.size(), Heartbeat::kMostMissing);
+  Wait wait{place,
+            {missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)},
+            static_cast<int>(missing.size()),
+            Clock::now()};
   const std::lock_guard lock(mutex_);
   waits_.push_back(std::move(wait));
 }
@@ -102,7 +101,8 @@ Heartbeat RankActivity::heartbeat(Clock::time_point now) const {
   if (!waits_.empty()) {
     const Wait& wait = waits_.back();
     heartbeat.wait = Heartbeat::Wait{wait.place, wait.missing,
-                                     seconds_of(std::max(now - wait.since, Clock::duration{}))};
+                                     seconds_of(std::max(now - wait.since, Clock::duration{})),
+                                     wait.missing_count};
   }
   return heartbeat;
 }

@@ -43,6 +43,7 @@ class RankActivity {
   struct Wait {
     CommPlace place;
     std::vector<int> missing;
+    int missing_count;
     Clock::time_point since;
   };
 

@@ -14,7 +14,37 @@ std::string_view verb_of(RoundKind kind) {
 
 }  // namespace
 
-Round::Round(int members) : parts_(static_cast<std::size_t>(members)) { begin(); }
+void LastTexts::keep(int member, const std::string& text) {
+  constexpr std::size_t kLongest = 256;
+  std::string& kept = texts_[static_cast<std::size_t>(member)];
+  if (text.size() <= kLongest) {
+    kept = text;
+  } else {
+    kept.clear();
+  }
+}
+
+std::vector<std::string> RoundReader::texts_of(RoundResult&& result) {
+  if (result.kind == RoundKind::kBroadcast) {
+    if (result.runs.size() != 1)
+      throw UnavailableError("a broadcast of {} texts", result.runs.size());
+    return {std::move(result.runs.front().text)};
+  }
+  std::vector<std::string> texts = last_.texts();
+  for (const RoundResult::Run& run : result.runs) {
+    if (run.first < 0 || run.count > std::ssize(texts) - run.first) {
+      throw UnavailableError("gathered texts of {} ranks instead of {}", run.first + run.count,
+                             texts.size());
+    }
+    for (int member = run.first; member < run.first + run.count; ++member) {
+      texts[static_cast<std::size_t>(member)] = run.text;
+      last_.keep(member, run.text);
+    }
+  }
+  return texts;
+}
+
+Round::Round(int members) : parts_(static_cast<std::size_t>(members)), last_(members) { begin(); }
 
 void Round::begin() {
   for (int member = 0; member < std::ssize(parts_); ++member) {
@@ -41,12 +71,24 @@ void Round::add(int member, RoundPart part) {
 
 std::optional<RoundResult> Round::finish() {
   if (parts_.empty() || !missing_.empty()) return std::nullopt;
-  RoundResult result{number_, {}};
-  for (std::optional<std::string>& part : parts_) {
-    if (part && (kind_ == RoundKind::kGather || result.texts.empty())) {
-      result.texts.push_back(std::move(*part));
-    }
+  RoundResult result{number_, kind_, {}};
+  for (int member = 0; member < std::ssize(parts_); ++member) {
+    std::optional<std::string>& part = parts_[static_cast<std::size_t>(member)];
+    const std::string text = std::move(part).value_or("");
     part.reset();
+    if (kind_ == RoundKind::kBroadcast) {
+      if (member == 0) result.runs.push_back({0, 1, text});
+      continue;
+    }
+    if (text == last_.texts()[static_cast<std::size_t>(member)]) continue;
+    last_.keep(member, text);
+    const bool goes_on = !result.runs.empty() && result.runs.back().text == text &&
+                         result.runs.back().first + result.runs.back().count == member;
+    if (goes_on) {
+      ++result.runs.back().count;
+    } else {
+      result.runs.push_back({member, 1, text});
+    }
   }
   ++number_;
   begin();

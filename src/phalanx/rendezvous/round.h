@@ -1,6 +1,6 @@
 #pragma once
-// Collects one text of every member, round after round: the coordinator's side of gather() and
-// broadcast().
+// One text of every member, round after round: the coordinator collects them, and each member reads
+// the results.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,31 @@
 #include "phalanx/rendezvous/message.h"
 
 namespace phalanx::rendezvous {
+
+// The texts of the last gathering, so that the next one names only those that have changed. Both
+// ends keep them; not those that are long, which would take much memory.
+class LastTexts {
+ public:
+  explicit LastTexts(int members = 0) : texts_(static_cast<std::size_t>(members)) {}
+
+  const std::vector<std::string>& texts() const { return texts_; }
+  void keep(int member, const std::string& text);
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+// What a member makes of the results.
+class RoundReader {
+ public:
+  explicit RoundReader(int members) : last_(members) {}
+
+  // The texts of all members; of a broadcast, one. UnavailableError if there cannot be such ones.
+  std::vector<std::string> texts_of(RoundResult&& result);
+
+ private:
+  LastTexts last_;
+};
 
 class Round {
  public:
@@ -32,6 +57,7 @@ class Round {
   RoundKind kind_ = RoundKind::kGather;
   int first_ = -1;  // the member whose part came first
   std::vector<std::optional<std::string>> parts_;
+  LastTexts last_;
 
   bool has_begun() const { return missing_.size() < parts_.size(); }
   void begin();

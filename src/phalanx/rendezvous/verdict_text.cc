@@ -26,13 +26,25 @@ struct Waiters {
 };
 
 Waiters waiters_of(const States& states, int culprit, TimePoint now) {
-  std::map<std::tuple<std::string, std::string, std::int64_t>, Waiters> calls;
+  using Call = std::tuple<std::string_view, std::string_view, std::int64_t>;
+  const auto call_of = [](const Heartbeat::Wait& wait) {
+    return Call{wait.place.group, wait.place.operation, wait.place.number};
+  };
+  const auto is_listed = [&](const Heartbeat::Wait& wait) {
+    return std::ranges::find(wait.missing, culprit) != wait.missing.end();
+  };
+  std::map<Call, Waiters> calls;
+  for (const ObservedRank& state : states) {
+    if (state.is_here() && state.heartbeat.wait && is_listed(*state.heartbeat.wait))
+      calls[call_of(*state.heartbeat.wait)].place = state.heartbeat.wait->place;
+  }
   for (const ObservedRank& state : states) {
     if (!state.is_here() || !state.heartbeat.wait) continue;
     const Heartbeat::Wait& wait = *state.heartbeat.wait;
-    if (std::ranges::find(wait.missing, culprit) == wait.missing.end()) continue;
-    Waiters& waiters = calls[{wait.place.group, wait.place.operation, wait.place.number}];
-    waiters.place = wait.place;
+    const auto call = calls.find(call_of(wait));
+    // Who does not list all waits for the culprit as the others in this call do.
+    if (call == calls.end() || (wait.lists_all() && !is_listed(wait))) continue;
+    Waiters& waiters = call->second;
     waiters.ranks.push_back(state.place.rank);
     waiters.seconds = std::max(waiters.seconds, wait.seconds + seconds(now - state.last_heard));
   }
@@ -44,7 +56,11 @@ Waiters waiters_of(const States& states, int culprit, TimePoint now) {
 
 std::string wait_text(const Heartbeat::Wait& wait) {
   std::string text = call_text(wait.place);
-  if (!wait.missing.empty()) text += ", for " + ranks_text(wait.missing);
+  if (wait.missing.empty()) return text;
+  text += ", for " + ranks_text(wait.missing);
+  if (!wait.lists_all()) {
+    text += fmt::format(" and others, {} in all", wait.missing_count);
+  }
   return text;
 }
 
@@ -213,10 +229,11 @@ std::string stillness_reason(const States& states, const std::vector<int>& culpr
 }
 
 std::string report_text(const States& states, const std::vector<int>& culprits, TimePoint now) {
+  std::vector<bool> is_culprit(states.size(), false);
+  for (const int rank : culprits) is_culprit[static_cast<std::size_t>(rank)] = true;
   std::vector<int> order = culprits;
   for (const ObservedRank& state : states)
-    if (std::ranges::find(culprits, state.place.rank) == culprits.end())
-      order.push_back(state.place.rank);
+    if (!is_culprit[static_cast<std::size_t>(state.place.rank)]) order.push_back(state.place.rank);
   std::string text;
   for (std::size_t i = 0; i < std::min(order.size(), kMaxReported); ++i)
     text += report_line(states[order[i]], now) + "\n";

@@ -60,10 +60,14 @@ std::vector<int> still_ranks(const Graph& graph) {
 std::vector<bool> unexcused_waiters(const Graph& graph) {
   const std::size_t count = graph.ranks.size();
   std::vector<bool> excused(count, false);
-  for (std::size_t rank = 0; rank < count; ++rank)
-    if (graph.ranks[rank].kind == Kind::kMoving && !excused[rank])
+  const bool somebody_moves = std::ranges::any_of(
+      graph.ranks, [](const GraphRank& rank) { return rank.kind == Kind::kMoving; });
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const bool may_wait_for_mover = somebody_moves && !graph.ranks[rank].lists_all;
+    if ((graph.ranks[rank].kind == Kind::kMoving || may_wait_for_mover) && !excused[rank])
       visit(
           graph.waiters, static_cast<int>(rank), [](int) { return true; }, excused);
+  }
   std::vector<bool> unexcused(count);
   for (std::size_t rank = 0; rank < count; ++rank)
     unexcused[rank] = graph.ranks[rank].kind == Kind::kWaiting && !excused[rank];

@@ -22,6 +22,7 @@ struct GraphRank {
   std::string group{};
   std::int64_t number = -1;  // of the call in its group; -1: not known
   std::vector<int> missing{};
+  bool lists_all = true;  // false: it waits for others, too; anyone who moves excuses it
 };
 
 // The ranks that keep the others waiting; messages name the first one first. These are the kStill

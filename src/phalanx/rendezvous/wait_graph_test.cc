@@ -32,6 +32,16 @@ TEST(WaitGraph, NobodyIsStill) {
   EXPECT_THAT(find_culprits({rank_that(Kind::kMoving), rank_that(Kind::kMoving)}), IsEmpty());
 }
 
+TEST(WaitGraph, WhoDoesNotListAllIsExcusedByAnyoneWhoMoves) {
+  std::vector<GraphRank> ranks = {waiting("tp", 4, {1}), waiting("tp", 4, {0}),
+                                  rank_that(Kind::kMoving)};
+  EXPECT_FALSE(find_culprits(ranks).empty());
+  ranks[0].lists_all = false;
+  EXPECT_THAT(find_culprits(ranks), IsEmpty());
+  ranks[2].kind = Kind::kGone;
+  EXPECT_FALSE(find_culprits(ranks).empty());
+}
+
 TEST(WaitGraph, WhoWaitsForNobody) {
   EXPECT_THAT(find_culprits({waiting("tp", 4, {1}), waiting("dp", 2, {2}), rank_that(Kind::kStill),
                              rank_that(Kind::kMoving)}),
