@@ -31,6 +31,7 @@ struct MemoryPlan {
   LargestUnit largest_unit = {};    // the longest work between two signs of life of a rank
   std::int64_t lent = 0;        // part of bytes["saved"]: whole weights and gradients for passes
   MessageTotals messages;       // of a training step
+  std::vector<int> summing;     // sizes of the groups in which a step sums more than a few numbers
   TransferTotals transfers;     // of a training step, from and to files
   std::int64_t file_bytes = 0;  // disk space of these files
 
