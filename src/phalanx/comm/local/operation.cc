@@ -199,10 +199,7 @@ void Operation::do_piece(std::int64_t piece, ReadCounters bytes_read) const {
       std::span(destinations_).subspan(segment.first_destination, segment.destinations);
   if (sources.size() > 1) {
     const DType dtype = first_call_.dtype;
-    reduce({.from = dtype,
-            .to = dtype,
-            .reduction = first_call_.reduction,
-            .block = sum_block_},
+    reduce({.from = dtype, .to = dtype, .reduction = first_call_.reduction, .block = sum_block_},
            sources, destinations, begin / size_of(dtype), bytes / size_of(dtype));
   } else {
     for (std::byte* destination : destinations) {

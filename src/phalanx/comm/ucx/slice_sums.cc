@@ -36,8 +36,7 @@ constexpr int kSentSums = 4;
 class Memory {
  public:
   // Sums that wait are `widening` times as long as the data.
-  Memory(const SumTree& tree, bool has_adders, int widening)
-      : tree_(&tree), widening_(widening) {
+  Memory(const SumTree& tree, bool has_adders, int widening) : tree_(&tree), widening_(widening) {
     const bool is_one_block = tree.levels() <= 1;
     takes_ahead_ = is_one_block ? kTakesAheadOfOneBlock : kTakesAhead;
     slot_ = is_one_block ? tree.values() - 1 : tree.block();
@@ -348,7 +347,8 @@ Task add_slices(Operation& operation, Sums& sums, const SliceSum& sum) {
     takes.begin([&](Batch& batch, const Job& job) { adder.receive_taken(batch, job); });
     adds.begin([&](Batch& batch, const Job& job) { adder.receive_added(batch, job); });
     const bool is_over = takes.empty() && adds.empty();
-    const bool is_add = !adds.empty() && (takes.empty() || is_not_after(adds.front(), takes.front()));
+    const bool is_add =
+        !adds.empty() && (takes.empty() || is_not_after(adds.front(), takes.front()));
     // A rank without jobs still sends all its data.
     std::int64_t until = adder.chunks();
     if (!is_over) {

@@ -20,13 +20,14 @@ int shifted(int number, int step, int sign, int base) {
 }  // namespace
 
 SumSteps::SumSteps(SumTree tree, std::vector<int> hosts)
-    : tree_(tree), hosts_(std::move(hosts)), blocks_(tree.values() > 1 ? tree.nodes(1) : 1) {
+    : tree_(tree), hosts_(std::move(hosts)), blocks_(tree.nodes(1)) {
   while (steps_ < blocks_) steps_ *= tree_.block();
   const bool are_apart = std::ranges::any_of(hosts_, [&](int host) { return host != hosts_[0]; });
   for (int block = 0; block < blocks_; ++block) {
     const auto begin = hosts_.begin() + first(block);
     const auto end = begin + std::min(tree_.block(), members() - first(block));
-    const bool share = end - begin > 1 && std::all_of(begin, end, [&](int h) { return h == *begin; });
+    const bool share =
+        end - begin > 1 && std::all_of(begin, end, [&](int h) { return h == *begin; });
     host_of_block_.push_back(share ? *begin : -1);
     has_adders_ = has_adders_ || (share && are_apart);
   }

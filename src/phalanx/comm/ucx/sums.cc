@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "phalanx/comm/reduce.h"
+#include "phalanx/comm/ucx/collectives.h"
 #include "phalanx/comm/ucx/engine.h"
 #include "phalanx/comm/ucx/gathers.h"
 #include "phalanx/comm/ucx/patterns.h"
 #include "phalanx/comm/ucx/slice_sums.h"
-#include "phalanx/comm/ucx/collectives.h"
 
 namespace phalanx::ucx {
 namespace {

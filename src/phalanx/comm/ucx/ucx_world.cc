@@ -228,10 +228,9 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
                                              const UcxOptions& options, RankWatch& watch,
                                              const GatherTexts& gather) {
   const int size = static_cast<int>(places.size());
-  PHALANX_CHECK(
-      rank >= 0 && rank < size && options.threads_per_rank > 0 && options.sum_block >= 2,
-      "rank {} of {} with {} threads that adds in blocks of {}", rank, size,
-      options.threads_per_rank, options.sum_block);
+  PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0 && options.sum_block >= 2,
+                "rank {} of {} with {} threads that adds in blocks of {}", rank, size,
+                options.threads_per_rank, options.sum_block);
   if (size > ucx::kMostRanks) {
     throw ConfigError("{} ranks: this transport carries up to {}", size, ucx::kMostRanks);
   }
