@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "phalanx/comm/sum_test_support.h"
 #include "phalanx/comm/transport_test_support.h"
 
 namespace phalanx::transports {
@@ -17,36 +18,6 @@ constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF
 constexpr Reduction kAllReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
 // Nothing, odd, more than one block of the arithmetic, more than one piece of every type.
 constexpr std::int64_t kCounts[] = {0, 1, 1031, 33001};
-
-// The values of rank `rank`: not symmetric in the ranks, of different sizes, and using every bit.
-std::vector<double> values_of(int rank, DType dtype, std::int64_t count) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 1000 + static_cast<unsigned>(count));
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = static_cast<std::int64_t>(random() >> 11);
-    double value = static_cast<double>(bits % 200);
-    if (dtype == DType::kI64 || dtype == DType::kI32) value -= 100.0;
-    if (is_floating(dtype))
-      value = std::ldexp(static_cast<double>(bits) - 0x1p52, static_cast<int>(bits % 12) - 52);
-    values.push_back(value);
-  }
-  return values;
-}
-
-double rounded(DType dtype, double value) {
-  switch (dtype) {
-    case DType::kBF16:
-      return static_cast<double>(to_float(to_bfloat16(static_cast<float>(value))));
-    case DType::kF16:
-      return static_cast<double>(to_float(to_float16(static_cast<float>(value))));
-    case DType::kF32:
-      return static_cast<double>(static_cast<float>(value));
-    case DType::kU8:
-      return static_cast<double>(static_cast<std::uint8_t>(static_cast<std::int64_t>(value)));
-    default:
-      return value;
-  }
-}
 
 // One rank after the other. A sum of two floats in double, rounded to float, is their sum
 // in float.
@@ -82,6 +53,7 @@ Values part_of(const Values& values, int part, std::int64_t count) {
   return {begin, begin + count};
 }
 
+using transports::rounded;
 Values rounded(DType dtype, Values values) {
   for (double& value : values) value = rounded(dtype, value);
   return values;

@@ -107,6 +107,7 @@ struct Rank {
 
 struct WorldOptions {
   int threads_per_rank = 1;
+  int sum_block = kSumBlock;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
@@ -142,6 +143,7 @@ inline const Transport& local_transport() {
           [](int size, const WorldOptions& options) {
             return World(nullptr,
                          make_local_world(size, {.threads_per_rank = options.threads_per_rank,
+                                                 .sum_block = options.sum_block,
                                                  .timeout = options.timeout}));
           },
       .patience = std::chrono::milliseconds(5)};
@@ -284,6 +286,7 @@ inline std::vector<RankPlace> places_of(int size, int hosts) {
 
 inline UcxOptions ucx_options(const WorldOptions& options) {
   return {.threads_per_rank = options.threads_per_rank,
+          .sum_block = options.sum_block,
           .timeout = options.timeout,
           .network_device = "lo"};
 }
@@ -308,6 +311,11 @@ inline const Transport& tcp_transport() {
                                   },
                               .patience = std::chrono::milliseconds(300)};
   return kTcp;
+}
+
+// As on several hosts: ranks of a host talk by shared memory, others by TCP.
+inline World make_hosts(int size, int hosts, const WorldOptions& options) {
+  return make_ucx_threads(places_of(size, hosts), ucx_options(options));
 }
 
 inline std::vector<const Transport*> all_transports() {

@@ -211,6 +211,10 @@ constexpr TrainFlag kLayoutRows[] = {
         "Tensor-parallel ranks share the saved layer inputs; needs full recomputation",
         {.old_names = "--distribute-checkpointed-activations"}),
 
+    works<&LayoutConfig::sum_block_size>(
+        kOwn, "--sum-block-size",
+        "Sums over ranks add blocks of so many ranks from left to right, then blocks of blocks",
+        {.range = from_to(2, kMostInt32), .resume = ResumeClass::kFixed}),
     works<&LayoutConfig::threads_per_rank>(kOwn, "--threads-per-rank",
                                            "CPU threads of each rank (0: usable cores / ranks)",
                                            {.range = from_to(0, 1024)}),

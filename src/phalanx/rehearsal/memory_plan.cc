@@ -24,12 +24,29 @@ constexpr std::int64_t kLibraryBytesPerThread = 16LL << 20;
 constexpr std::size_t kPlansOfAPart = 8;
 constexpr int kPartsOfAThread = 4;
 
+// Sums of less take no memory of the group's (comm/ucx).
+constexpr std::int64_t kFewBytes = 4096;
+
+std::vector<int> groups_that_sum(const MessageTotals& messages, const GroupSizes& sizes) {
+  std::vector<int> summing;
+  for (const auto& [group, size] : sizes) {
+    std::int64_t bytes = 0;
+    for (const auto& [key, total] : messages.by_key()) {
+      const auto& [name, op] = key;
+      if (name == group && (op == "all_reduce" || op == "reduce_scatter")) bytes += total.bytes;
+    }
+    if (bytes > kFewBytes) summing.push_back(size);
+  }
+  return summing;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        int number, const DeviceChoice& kernels, Rank::Shared* shared) {
   const RankGrid grid = rank_grid(config.layout);
-  const auto world = make_meta_world(number, grid.world_size());
+  const auto sizes = std::make_shared<GroupSizes>();
+  const auto world = make_meta_world(number, grid.world_size(), sizes);
   const RankCommunicators ranks(grid, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
@@ -51,6 +68,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .largest_unit = rehearsal.largest_unit,
                   .lent = rehearsal.lent,
                   .messages = rehearsal.messages,
+                  .summing = groups_that_sum(rehearsal.messages, *sizes),
                   .transfers = rehearsal.transfers,
                   .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);

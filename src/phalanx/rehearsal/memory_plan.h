@@ -29,8 +29,10 @@ struct MemoryPlan {
   std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
   std::int64_t flops_per_step = 0;  // of matrix products and attention as they are computed
   LargestUnit largest_unit = {};    // the longest work between two signs of life of a rank
-  std::int64_t lent = 0;        // part of bytes["saved"]: whole weights and gradients for passes
-  MessageTotals messages;       // of a training step
+  std::int64_t lent = 0;   // part of bytes["saved"]: whole weights and gradients for passes
+  MessageTotals messages;  // of a training step
+  std::vector<int> summing =
+      {};                       // sizes of the groups in which a step sums more than a few numbers
   TransferTotals transfers;     // of a training step, from and to files
   std::int64_t file_bytes = 0;  // disk space of these files
 

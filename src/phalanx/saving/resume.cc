@@ -71,6 +71,19 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
   }
 }
 
+// Checkpoints without a block size are of programs that added all ranks from left to right.
+void note_sum_order(const TrainConfig& config, const Manifest& manifest) {
+  const LayoutConfig& layout = config.layout;
+  const bool is_older = !manifest.arguments.contains("--sum-block-size");
+  const bool goes_on = manifest.iteration > 0 && !config.run.finetune;
+  if (!is_older || !goes_on || layout.world_size <= layout.sum_block_size) return;
+  log_warning(
+      "the checkpoint of iteration {} was made by a program that added any number of ranks from "
+      "left to right; this run adds them in blocks of {} (--sum-block-size), so sums over more "
+      "ranks round differently: --sum-block-size {} adds as before",
+      manifest.iteration, layout.sum_block_size, layout.world_size);
+}
+
 // What an optimizer keeps, in words.
 std::string kept_by(std::string_view optimizer, bool has_momentum) {
   if (optimizer != "sgd") return std::string(optimizer);
@@ -112,6 +125,7 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   const ParameterSchedule asked = parameter_schedule(config);
   Faults faults;
   check_flags(config, manifest, faults);
+  note_sum_order(config, manifest);
   check_optimizer_state(config, manifest, faults);
   // A new run and an imported model have no schedule to continue.
   const bool has_schedule = !config.run.finetune && manifest.iteration > 0;

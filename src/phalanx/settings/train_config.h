@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/comm/sum_tree.h"
 #include "phalanx/tokenizer/registry.h"
 
 namespace phalanx {
@@ -100,6 +101,8 @@ struct LayoutConfig {
   bool use_tp_pp_dp_mapping = false;
   // The reduction of an input gradient is waited for before the next operation.
   bool no_async_tensor_model_parallel_allreduce = false;
+
+  std::int64_t sum_block_size = kSumBlock;  // ranks whose values are added from left to right
 
   std::int64_t threads_per_rank = 0;  // 0: the machine's cores divided by its ranks
   std::string threads_reason;         // how resolve() chose threads_per_rank, for the log

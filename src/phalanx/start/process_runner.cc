@@ -73,6 +73,7 @@ class ProcessRunner final : public RankRunner {
       const auto world =
           make_ucx_world(rank_, places(),
                          {.threads_per_rank = options.threads_per_rank,
+                          .sum_block = options.sum_block,
                           .timeout = options.timeout,
                           .network_device = member_->network_device()},
                          *member_, [this](std::string mine) { return gather(std::move(mine)); });
@@ -86,7 +87,9 @@ class ProcessRunner final : public RankRunner {
     }
     member_->leave();
   }
-  std::int64_t message_bytes() const override { return ucx_library_bytes(rank_, places()); }
+  std::int64_t message_bytes(int sum_block, std::span<const int> summing) const override {
+    return ucx_library_bytes(rank_, places(), sum_block, summing);
+  }
 
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one

@@ -6,11 +6,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
+#include "phalanx/comm/sum_tree.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 #include "phalanx/start/agreement.h"
@@ -19,6 +21,7 @@ namespace phalanx {
 
 struct RankOptions {
   int threads_per_rank = 1;
+  int sum_block = kSumBlock;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
@@ -50,7 +53,8 @@ class RankRunner {
   using Body = std::function<void(Communicator& world, RankWatch& watch)>;
   virtual void run(const RankOptions& options, const Body& body) = 0;
   // Bytes that the messages of one of this process's ranks may take beside the planned arenas.
-  virtual std::int64_t message_bytes() const = 0;
+  // `summing`: the sizes of the groups in which it sums more than a few numbers.
+  virtual std::int64_t message_bytes(int sum_block, std::span<const int> summing) const = 0;
 
  protected:
   explicit RankRunner(std::vector<RankPlace> places) : places_(std::move(places)) {}

@@ -100,7 +100,10 @@ std::string RunSetup::planned() const {
 
 // One process of each host compares the need of all processes there with the memory of the host.
 void RunSetup::plan_memory(RankRunner& runner) {
-  for (RankPlan& plan : plans) plan.memory.library_bound += runner.message_bytes();
+  for (RankPlan& plan : plans) {
+    plan.memory.library_bound +=
+        runner.message_bytes(static_cast<int>(config.layout.sum_block_size), plan.memory.summing);
+  }
   const std::vector<std::string> texts = runner.gather(planned());
   ranks.resize(places.size());
   const bool is_alone = texts.size() == 1;

@@ -33,13 +33,17 @@ class ThreadRunner final : public RankRunner {
 
   void run(const RankOptions& options, const Body& body) override {
     run_local_ranks(static_cast<int>(places().size()),
-                    {.threads_per_rank = options.threads_per_rank, .timeout = options.timeout},
+                    {.threads_per_rank = options.threads_per_rank,
+                     .sum_block = options.sum_block,
+                     .timeout = options.timeout},
                     [&](Communicator& world) {
                       const auto watch = make_idle_watch();
                       body(world, *watch);
                     });
   }
-  std::int64_t message_bytes() const override { return 0; }
+  std::int64_t message_bytes(int /*sum_block*/, std::span<const int> /*summing*/) const override {
+    return 0;
+  }
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
                       const StopToken& stop, RunSinks& sinks, RankRunner& runner) {
   const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
+      .sum_block = static_cast<int>(setup.config.layout.sum_block_size),
       .timeout = timeout_of(setup.config.run)};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;

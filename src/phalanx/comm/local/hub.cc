@@ -35,6 +35,7 @@ Contribution contribution_of(const PointToPoint& message) {
 
 Hub::Hub(int size, const LocalOptions& options)
     : threads_(options.threads_per_rank),
+      sum_block_(options.sum_block),
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
       spins_(size * options.threads_per_rank <= usable_cores().count),
       bytes_read_(static_cast<std::size_t>(size)),
@@ -48,7 +49,9 @@ OperationPointer Hub::post(const std::shared_ptr<const LocalGroup>& group, int m
     const std::lock_guard lock(mutex_);
     act(group->ranks[static_cast<std::size_t>(member)]);
     const auto place = gathering_.try_emplace({group->id, number}).first;
-    if (!place->second) place->second = std::make_shared<Operation>(group, number, call);
+    if (!place->second) {
+      place->second = std::make_shared<Operation>(group, number, call, sum_block_);
+    }
     operation = place->second;
     operation->arrive(static_cast<std::size_t>(member), call, std::move(contribution));
     if (operation->all_arrived()) {
@@ -99,7 +102,7 @@ OperationPointer Hub::post_message(const LocalGroup& group, int member,
     const auto rank_of = [&](int r) { return group.ranks[static_cast<std::size_t>(r)]; };
     auto pair = std::make_shared<const LocalGroup>(
         LocalGroup{group.id, group.name, {rank_of(source), rank_of(destination)}});
-    operation = std::make_shared<Operation>(std::move(pair), number, call);
+    operation = std::make_shared<Operation>(std::move(pair), number, call, sum_block_);
     (sends ? channel.sent : channel.expected).push_back(operation);
   } else {
     operation = from_peer.front();

@@ -100,6 +100,7 @@ class Hub {
   void rest() const;
 
   const int threads_;
+  const int sum_block_;
   const Clock::duration timeout_;
   const bool spins_;
   std::vector<std::atomic<std::int64_t>> bytes_read_;

@@ -147,8 +147,9 @@ const Hub& hub_of(const Communicator& member) {
 }  // namespace local
 
 std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const LocalOptions& options) {
-  PHALANX_CHECK(size > 0 && options.threads_per_rank > 0, "{} ranks of {} threads", size,
-                options.threads_per_rank);
+  PHALANX_CHECK(size > 0 && options.threads_per_rank > 0 && options.sum_block >= 2,
+                "{} ranks of {} threads that add in blocks of {}", size, options.threads_per_rank,
+                options.sum_block);
   const auto hub = std::make_shared<local::Hub>(size, options);
   local::LocalGroup group{0, "world", std::vector<int>(static_cast<std::size_t>(size))};
   std::iota(group.ranks.begin(), group.ranks.end(), 0);

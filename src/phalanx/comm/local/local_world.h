@@ -11,11 +11,13 @@
 
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/communicator.h"
+#include "phalanx/comm/sum_tree.h"
 
 namespace phalanx {
 
 struct LocalOptions {
-  int threads_per_rank = 1;  // that work on a message's pieces
+  int threads_per_rank = 1;   // that work on a message's pieces
+  int sum_block = kSumBlock;  // of the SumTree of every group
   // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
   // this rank's failure, as by abort(). Time in which one of them was busy() does not count.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);

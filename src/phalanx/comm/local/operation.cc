@@ -15,10 +15,12 @@ constexpr std::int64_t kPieceBytes = 64 << 10;
 
 }  // namespace
 
-Operation::Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call)
+Operation::Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call,
+                     int sum_block)
     : group_(std::move(group)),
       number_(number),
       first_call_(std::move(first_call)),
+      sum_block_(sum_block),
       contributions_(group_->ranks.size()) {}
 
 std::string Operation::label() const {
@@ -196,7 +198,9 @@ void Operation::do_piece(std::int64_t piece, ReadCounters bytes_read) const {
   const std::span destinations =
       std::span(destinations_).subspan(segment.first_destination, segment.destinations);
   if (sources.size() > 1) {
-    reduce(first_call_.dtype, first_call_.reduction, sources, destinations, begin, bytes);
+    const DType dtype = first_call_.dtype;
+    reduce({.from = dtype, .to = dtype, .reduction = first_call_.reduction, .block = sum_block_},
+           sources, destinations, begin / size_of(dtype), bytes / size_of(dtype));
   } else {
     for (std::byte* destination : destinations) {
       if (destination == sources[0]) continue;

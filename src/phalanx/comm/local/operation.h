@@ -35,8 +35,10 @@ using ReadCounters = std::span<std::atomic<std::int64_t>>;
 
 class Operation {
  public:
-  // `number` counts the group's collectives, or the messages between two ranks, from 0.
-  Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call);
+  // `number` counts the group's collectives, or the messages between two ranks, from 0. Sums are
+  // added in blocks of `sum_block`.
+  Operation(std::shared_ptr<const LocalGroup> group, std::uint64_t number, Call first_call,
+            int sum_block);
 
   // Under the hub's lock, until all have arrived. ---------------------------------------------
   // CommError that names both if `member` calls something else than the ranks that came before it.
@@ -90,6 +92,7 @@ class Operation {
   std::shared_ptr<const LocalGroup> group_;
   std::uint64_t number_;
   Call first_call_;
+  int sum_block_;
   std::vector<std::optional<Contribution>> contributions_;
   std::size_t arrived_count_ = 0;
   std::int64_t first_group_ = 0;

@@ -1,5 +1,8 @@
 #include "phalanx/comm/meta/meta_communicator.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "phalanx/comm/split_groups.h"
 
 namespace phalanx {
@@ -8,15 +11,19 @@ namespace {
 // The base class checks and records operands, so nothing is left to do.
 class MetaCommunicator final : public Communicator {
  public:
-  MetaCommunicator(int rank, int size, std::string name)
-      : Communicator(rank, size, std::move(name)) {}
+  MetaCommunicator(int rank, int size, std::string name, std::shared_ptr<GroupSizes> sizes)
+      : Communicator(rank, size, std::move(name)), sizes_(std::move(sizes)) {
+    if (!sizes_) return;
+    int& most = (*sizes_)[this->name()];
+    most = std::max(most, size);
+  }
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
     if (!found) return nullptr;
     const int members = static_cast<int>(groups[found->group].size());
-    return std::make_unique<MetaCommunicator>(found->rank, members, std::move(name));
+    return std::make_unique<MetaCommunicator>(found->rank, members, std::move(name), sizes_);
   }
 
   void abort(std::string_view /*reason*/) noexcept override {}
@@ -36,13 +43,17 @@ class MetaCommunicator final : public Communicator {
   Work start_exchange(Context&, std::span<const PointToPoint>) override { return {}; }
   void begin_busy(std::string /*what*/) override {}
   void end_busy() noexcept override {}
+
+ private:
+  std::shared_ptr<GroupSizes> sizes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_meta_world(int rank, int size) {
+std::unique_ptr<Communicator> make_meta_world(int rank, int size,
+                                              std::shared_ptr<GroupSizes> sizes) {
   PHALANX_CHECK(rank >= 0 && rank < size, "rank {} in a world of {}", rank, size);
-  return std::make_unique<MetaCommunicator>(rank, size, "world");
+  return std::make_unique<MetaCommunicator>(rank, size, "world", std::move(sizes));
 }
 
 }  // namespace phalanx

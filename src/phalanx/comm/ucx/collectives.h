@@ -1,6 +1,5 @@
 #pragma once
-// The collectives, made of messages. Which rank adds depends on the shape only, and it adds the
-// ranks' data in the order of ranks: the bits are those of the other transports.
+// The collectives that add nothing, made of messages; sums.h has those that add.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,10 +12,10 @@ namespace phalanx::ucx {
 
 // `operation` outlives its task. Tensors are as in communicator.h, with the operation's dtype and
 // count.
-Task all_reduce(Operation& operation, std::byte* tensor);
-Task reduce_scatter(Operation& operation, std::byte* output, const std::byte* input);
 Task all_gather(Operation& operation, std::byte* output, const std::byte* input);
 Task broadcast(Operation& operation, std::byte* tensor);
+// A part of others: small data from member `root` down a binomial tree.
+Task spread(Operation& operation, std::byte* tensor, std::int64_t bytes, int root);
 // Elements to and from each member.
 Task all_to_all(Operation& operation, std::byte* output, std::vector<std::int64_t> from,
                 const std::byte* input, std::vector<std::int64_t> to);

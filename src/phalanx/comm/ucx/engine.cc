@@ -42,6 +42,12 @@ std::string failed(int rank, std::string_view reason) {
   return fmt::format("{}failed: {}", subject, reason);
 }
 
+std::vector<int> hosts_of(const std::vector<RankPlace>& places) {
+  std::vector<int> hosts;
+  for (const RankPlace& place : places) hosts.push_back(place.host);
+  return hosts;
+}
+
 }  // namespace
 
 // The lock, taken by the rank's thread: the helper gives way to it.
@@ -76,19 +82,20 @@ struct Engine::Waiting {
   }
 };
 
-Engine::Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& options,
-               RankWatch& watch)
+Engine::Engine(int rank, Wires wires, const std::vector<RankPlace>& places,
+               const UcxOptions& options, RankWatch& watch)
     : rank_(rank),
       wires_(std::move(wires)),
+      hosts_(hosts_of(places)),
+      sum_block_(options.sum_block),
       threads_(options.threads_per_rank),
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
-      has_cores_(ranks_of_host * options.threads_per_rank <= usable_cores().count),
+      has_cores_(places[static_cast<std::size_t>(rank)].local_size * options.threads_per_rank <=
+                 usable_cores().count),
       spin_(has_cores_ ? kSpin : kShortSpin),
       looks_(has_cores_ ? kLooks : kFewLooks),
       watch_(watch),
-      connected_(wires_.peers.size(), false),
-      blocks_(kScratchBlocks) {
-  for (auto& block : blocks_) free_blocks_.push_back(&block);
+      connected_(wires_.peers.size(), false) {
   watch_.on_failure([this] {
     failure_known_.store(true, std::memory_order_release);
     alarm_.signal();
@@ -121,7 +128,7 @@ Engine::~Engine() {
   }
   // The wires end before the operations that wait for their messages.
   wires_.wires.clear();
-  want_blocks_.clear();
+  closing_ = true;
   ready_.clear();
   operations_.clear();
 }
@@ -142,7 +149,9 @@ void Engine::start(std::span<const OperationPointer> operations) {
   if (!operations_.empty()) kick_helper();
 }
 
-void Engine::resume(Operation& operation) { ready_.push_back(operations_[operation.index_]); }
+void Engine::resume(Operation& operation) {
+  if (!closing_) ready_.push_back(operations_[operation.index_]);
+}
 
 bool Engine::progress() {
   bool moved = run_ready();
@@ -211,6 +220,11 @@ bool Engine::test(const Operation& operation) {
   if (!operation.done()) progress();
   throw_if_failed(entry.lock());
   return operation.done();
+}
+
+UcxTraffic Engine::network_traffic() {
+  Entry entry(*this);
+  return network_traffic_;
 }
 
 void Engine::begin_busy(std::string what) {

@@ -41,13 +41,17 @@ class Engine {
  public:
   using Clock = Work::Clock;
 
-  Engine(int rank, Wires wires, int ranks_of_host, const UcxOptions& options, RankWatch& watch);
+  // `places` of all ranks of the world.
+  Engine(int rank, Wires wires, const std::vector<RankPlace>& places, const UcxOptions& options,
+         RankWatch& watch);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   int rank() const { return rank_; }
-  int world_size() const { return static_cast<int>(wires_.peers.size()); }
+  // Of a rank of the world.
+  int host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+  int sum_block() const { return sum_block_; }
 
   // By the rank's thread. ---------------------------------------------------------------------
   // Begins them. CommError if a rank has failed.
@@ -58,6 +62,7 @@ class Engine {
   void wait(std::span<const OperationPointer> operations,
             Clock::time_point deadline = Clock::time_point::max());
   bool test(const Operation& operation);
+  UcxTraffic network_traffic();
   // This rank fails.
   void abort(std::string_view reason) noexcept;
   void begin_busy(std::string what);
@@ -97,28 +102,6 @@ class Engine {
   void give_back(std::list<MessageTransfer>& messages, std::list<StagingBuffer>& buffers);
   // Messages of an operation that has failed: the wire may still use them.
   void keep_until_end(std::list<MessageTransfer>& messages, std::list<StagingBuffer>& buffers);
-  // Memory for sums: a block of scratch_bytes(). `co_await scratch` waits for a free one.
-  class Scratch {
-   public:
-    Scratch(Operation& operation, Engine& engine) : operation_(operation), engine_(engine) {}
-    ~Scratch();
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    bool await_ready();
-    void await_suspend(std::coroutine_handle<> task);
-    void await_resume() const noexcept {}
-    std::byte* data() const { return block_->data(); }
-
-   private:
-    friend Engine;
-    Operation& operation_;
-    Engine& engine_;
-    std::vector<std::byte>* block_ = nullptr;
-  };
-  static std::int64_t scratch_bytes(int world_size);
-  static constexpr int kScratchBlocks = 2;
-  // The smallest part of a block for one source.
-  static constexpr std::int64_t kLeastChunk = 16 << 10;
 
  private:
   class Entry;
@@ -157,6 +140,8 @@ class Engine {
 
   const int rank_;
   Wires wires_;
+  const std::vector<int> hosts_;  // by rank of the world
+  const int sum_block_;
   const int threads_;
   const Clock::duration timeout_;
   const bool has_cores_;  // of its own: the host has enough for all its ranks
@@ -175,19 +160,18 @@ class Engine {
   std::vector<OperationPointer> operations_;  // not done yet
   std::deque<OperationPointer> ready_;        // whose tasks can run
   std::uint64_t moves_ = 0;
+  UcxTraffic network_traffic_;
   int computing_ = 0;
   bool rank_waits_ = false;
   bool helper_awake_ = false;
   bool kicked_ = false;
   bool stopping_ = false;
+  bool closing_ = false;  // no task runs any more
   std::optional<CommError> failure_;
   bool shut_down_ = false;
   std::vector<std::string> busy_;  // what this rank is busy with
   std::list<MessageTransfer> free_messages_, kept_messages_;
   std::list<StagingBuffer> free_buffers_, kept_buffers_;
-  std::vector<std::vector<std::byte>> blocks_;
-  std::vector<std::vector<std::byte>*> free_blocks_;
-  std::deque<Scratch*> want_blocks_;
   std::list<Goodbye> goodbyes_;
   int goodbyes_pending_ = 0;
   Clock::time_point next_warning_ = Clock::time_point::min();

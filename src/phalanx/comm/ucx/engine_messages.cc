@@ -60,6 +60,10 @@ void Engine::send(const CallPlace& place, int member, Lane lane, const void* dat
                   std::size_t bytes, MessageTransfer& message) {
   const int peer = place.group->world_rank(member);
   connect(peer);
+  if (host(peer) != host(rank_)) {
+    ++network_traffic_.messages;
+    network_traffic_.bytes += static_cast<std::int64_t>(bytes);
+  }
   wires_.peers[static_cast<std::size_t>(peer)].wire->send(
       peer, tag_of(rank_, place.group->id, place.number, lane), data, bytes, message);
 }
@@ -91,35 +95,6 @@ void Engine::keep_until_end(std::list<MessageTransfer>& messages,
                             std::list<StagingBuffer>& buffers) {
   kept_messages_.splice(kept_messages_.end(), messages);
   kept_buffers_.splice(kept_buffers_.end(), buffers);
-}
-
-std::int64_t Engine::scratch_bytes(int world_size) {
-  return std::max<std::int64_t>(4 << 20, 2 * (world_size - 1) * kLeastChunk);
-}
-
-bool Engine::Scratch::await_ready() {
-  if (engine_.free_blocks_.empty()) return false;
-  block_ = engine_.free_blocks_.back();
-  engine_.free_blocks_.pop_back();
-  const auto size = static_cast<std::size_t>(scratch_bytes(engine_.world_size()));
-  if (block_->empty()) block_->resize(size);
-  return true;
-}
-
-void Engine::Scratch::await_suspend(std::coroutine_handle<> task) {
-  operation_.next_ = task;
-  engine_.want_blocks_.push_back(this);
-}
-
-Engine::Scratch::~Scratch() {
-  std::erase(engine_.want_blocks_, this);
-  if (block_ == nullptr) return;
-  engine_.free_blocks_.push_back(std::exchange(block_, nullptr));
-  if (engine_.want_blocks_.empty()) return;
-  Scratch& next = *engine_.want_blocks_.front();
-  engine_.want_blocks_.pop_front();
-  next.await_ready();
-  engine_.resume(next.operation_);
 }
 
 }  // namespace phalanx::ucx

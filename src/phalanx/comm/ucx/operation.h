@@ -40,7 +40,7 @@ struct StagingBuffer {
 };
 
 // Messages of one call between the same two ranks that have no order among each other.
-enum class Lane : std::uint8_t { kHeader, kData, kGather, kMessage };
+enum class Lane : std::uint8_t { kHeader, kData, kGather, kMessage, kBlockData, kBlockSum };
 
 struct MessageTransfer : Transfer {
   Batch* batch = nullptr;
@@ -120,6 +120,8 @@ class Operation {
   int size() const { return group().size(); }
 
   void set_task(Task task) { task_ = std::move(task), next_ = task_.handle(); }
+  // What runs when the engine resumes it.
+  void continue_with(std::coroutine_handle<> task) { next_ = task; }
   bool done() const { return done_; }
   // Ranks of the world whose messages have not come; if all have come, those that have not taken
   // ours.

@@ -8,6 +8,7 @@
 #include "phalanx/comm/ucx/collectives.h"
 #include "phalanx/comm/ucx/connect.h"
 #include "phalanx/comm/ucx/engine.h"
+#include "phalanx/comm/ucx/sums.h"
 
 namespace phalanx {
 namespace ucx {
@@ -48,12 +49,19 @@ struct RankResources {
   std::uint32_t next_group = 1;  // the world is 0
 };
 
+SumSteps steps_of(const UcxGroup& group, const Engine& engine) {
+  std::vector<int> hosts;
+  for (const int rank : group.ranks) hosts.push_back(engine.host(rank));
+  return {SumTree(group.size(), engine.sum_block()), std::move(hosts)};
+}
+
 class UcxCommunicator final : public Communicator {
  public:
   UcxCommunicator(std::shared_ptr<RankResources> resources, std::shared_ptr<const UcxGroup> group)
       : Communicator(group->rank, group->size(), group->name),
         resources_(std::move(resources)),
-        group_(std::move(group)) {}
+        group_(std::move(group)),
+        sums_(std::make_shared<Sums>(steps_of(*group_, *resources_->engine))) {}
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
@@ -80,6 +88,8 @@ class UcxCommunicator final : public Communicator {
 
   void abort(std::string_view reason) noexcept override { engine().abort(reason); }
 
+  Engine& engine() const { return *resources_->engine; }
+
  protected:
   Work start_all_reduce(Context& /*context*/, const Tensor& tensor, Reduction reduction) override {
     const auto operation = make({.kind = OperationKind::kAllReduce,
@@ -87,7 +97,7 @@ class UcxCommunicator final : public Communicator {
                                  .count = tensor.count(),
                                  .reduction = reduction});
     expect_memory(tensor);
-    operation->set_task(ucx::all_reduce(*operation, tensor.data()));
+    operation->set_task(ucx::all_reduce(*operation, sums_, tensor.data()));
     return start({operation});
   }
   Work start_reduce_scatter(Context& /*context*/, const Tensor& output, const Tensor& input,
@@ -98,7 +108,7 @@ class UcxCommunicator final : public Communicator {
                                  .reduction = reduction});
     expect_memory(output);
     expect_memory(input);
-    operation->set_task(ucx::reduce_scatter(*operation, output.data(), input.data()));
+    operation->set_task(ucx::reduce_scatter(*operation, sums_, output.data(), input.data()));
     return start({operation});
   }
   Work start_all_gather(Context& /*context*/, const Tensor& output, const Tensor& input) override {
@@ -148,8 +158,6 @@ class UcxCommunicator final : public Communicator {
 
  private:
   using Direction = PointToPoint::Direction;
-
-  Engine& engine() const { return *resources_->engine; }
 
   OperationPointer make(Call call) {
     return std::make_shared<Operation>(
@@ -208,6 +216,7 @@ class UcxCommunicator final : public Communicator {
 
   std::shared_ptr<RankResources> resources_;
   std::shared_ptr<const UcxGroup> group_;
+  std::shared_ptr<Sums> sums_;
   std::uint64_t next_call_ = 0;
   std::map<int, std::uint64_t> sends_, receives_;  // by peer
 };
@@ -219,15 +228,15 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
                                              const UcxOptions& options, RankWatch& watch,
                                              const GatherTexts& gather) {
   const int size = static_cast<int>(places.size());
-  PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0,
-                "rank {} of {} with {} threads", rank, size, options.threads_per_rank);
+  PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0 && options.sum_block >= 2,
+                "rank {} of {} with {} threads that adds in blocks of {}", rank, size,
+                options.threads_per_rank, options.sum_block);
   if (size > ucx::kMostRanks) {
     throw ConfigError("{} ranks: this transport carries up to {}", size, ucx::kMostRanks);
   }
-  const RankPlace& place = places[static_cast<std::size_t>(rank)];
   const auto resources = std::make_shared<ucx::RankResources>();
   resources->engine = std::make_shared<ucx::Engine>(
-      rank, ucx::open_wires(rank, places, options, gather), place.local_size, options, watch);
+      rank, ucx::open_wires(rank, places, options, gather), places, options, watch);
   ucx::UcxGroup world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
   world.ranks.resize(places.size());
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
@@ -235,16 +244,23 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
       resources, std::make_shared<const ucx::UcxGroup>(std::move(world)));
 }
 
-std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
+UcxTraffic ucx_network_traffic(const Communicator& member) {
+  const auto* const end = dynamic_cast<const ucx::UcxCommunicator*>(&member);
+  PHALANX_CHECK(end != nullptr, "{} is not a group of processes", member.name());
+  return end->engine().network_traffic();
+}
+
+std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,
+                               std::span<const int> summing) {
   constexpr std::int64_t kMiB = 1 << 20;
   const int host = places[static_cast<std::size_t>(rank)].host;
   std::int64_t local = -1, remote = 0;
   for (const RankPlace& place : places) ++(place.host == host ? local : remote);
   if (local + remote == 0) return 0;
-  // Memory for sums; UCX's code and heap, and the buffers of messages with headers.
-  std::int64_t bytes =
-      ucx::Engine::kScratchBlocks * ucx::Engine::scratch_bytes(static_cast<int>(places.size())) +
-      8 * kMiB;
+  // UCX's code and heap, and the buffers of messages with headers.
+  std::int64_t bytes = 8 * kMiB;
+  // Memory for sums, wherever the ranks of a group are.
+  for (const int members : summing) bytes += ucx::bytes_of_sums(members, sum_block, remote > 0);
   // A queue of each rank of the host, of 512 buffers of 8 KiB, which the others map.
   if (local > 0) bytes += (local + 1) * (4 * kMiB + kMiB / 2);
   // Buffers of connections.

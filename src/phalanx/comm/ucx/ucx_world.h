@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "phalanx/comm/communicator.h"
+#include "phalanx/comm/sum_tree.h"
 #include "phalanx/rendezvous/gather_texts.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
@@ -17,7 +19,8 @@
 namespace phalanx {
 
 struct UcxOptions {
-  int threads_per_rank = 1;  // for sums
+  int threads_per_rank = 1;   // for sums
+  int sum_block = kSumBlock;  // of the SumTree of every group
   // A wait that lasts longer ends with a CommError that names the ranks that have not come, and is
   // this rank's failure. Time in which a rank is busy does not count.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
@@ -31,8 +34,18 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
                                              const UcxOptions& options, RankWatch& watch,
                                              const GatherTexts& gather);
 
+// What a rank has sent to ranks of other hosts so far, over all groups.
+struct UcxTraffic {
+  std::int64_t messages = 0;
+  std::int64_t bytes = 0;
+};
+// `member`: an end of such a world, or of one of its groups.
+UcxTraffic ucx_network_traffic(const Communicator& member);
+
 // A bound on the bytes that the transport uses besides the planned arenas, on a rank of a world
-// with these places: for the plan's row of libraries.
-std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places);
+// with these places: for the plan's row of libraries. `summing`: the sizes of the groups in which
+// the rank sums more than a few numbers. Each has memory of its own.
+std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,
+                               std::span<const int> summing);
 
 }  // namespace phalanx

@@ -181,7 +181,7 @@ TEST(UcxWorldTest, WhatIsNoInvitationIsRefused) {
 
 TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
   const auto bytes = [](int size, int hosts) {
-    return ucx_library_bytes(0, transports::places_of(size, hosts));
+    return ucx_library_bytes(0, transports::places_of(size, hosts), 8, std::vector{size});
   };
   EXPECT_GT(bytes(8, 1), bytes(2, 1));
   EXPECT_GT(bytes(8, 2), bytes(4, 1));
