@@ -200,9 +200,7 @@ void run_rank(int rank, const Options& options, const Endpoint& endpoint) {
   UcxOptions transport;
   transport.threads_per_rank = options.threads;
   if (options.transport == "tcp") transport.network_device = "lo";
-  const auto world =
-      make_ucx_world(rank, member->places(), transport, *member,
-                     [&](std::string mine) { return member->gather(std::move(mine)); });
+  const auto world = make_ucx_world(rank, member->places(), transport, *member, *member);
   double memcpy_rate = 0.0;
   if (rank == 0) {
     member->begin_busy("measuring memcpy");

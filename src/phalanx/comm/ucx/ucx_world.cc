@@ -58,9 +58,7 @@ class UcxCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
-    const OperationPointer operation = make({.kind = OperationKind::kSplit,
-                                             .count = std::ssize(groups),
-                                             .split = spell_split(name, groups)});
+    const OperationPointer operation = make(split_call(name, groups));
     operation->set_task(ucx::split(*operation, resources_->next_group));
     finish(operation);
     const std::uint32_t id = operation->next_group;
@@ -79,6 +77,8 @@ class UcxCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { engine().abort(reason); }
+
+  int connections() const { return engine().connections(); }
 
  protected:
   Work start_all_reduce(Context& /*context*/, const Tensor& tensor, Reduction reduction) override {
@@ -217,7 +217,7 @@ class UcxCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPlace>& places,
                                              const UcxOptions& options, RankWatch& watch,
-                                             const GatherTexts& gather) {
+                                             Mailbox& mailbox) {
   const int size = static_cast<int>(places.size());
   PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0,
                 "rank {} of {} with {} threads", rank, size, options.threads_per_rank);
@@ -227,12 +227,18 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
   const RankPlace& place = places[static_cast<std::size_t>(rank)];
   const auto resources = std::make_shared<ucx::RankResources>();
   resources->engine = std::make_shared<ucx::Engine>(
-      rank, ucx::open_wires(rank, places, options, gather), place.local_size, options, watch);
+      rank, ucx::open_wires(rank, places, options, mailbox), place.local_size, options, watch);
   ucx::UcxGroup world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
   world.ranks.resize(places.size());
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
   return std::make_unique<ucx::UcxCommunicator>(
       resources, std::make_shared<const ucx::UcxGroup>(std::move(world)));
+}
+
+int ucx_connections(const Communicator& member) {
+  const auto* end = dynamic_cast<const ucx::UcxCommunicator*>(&member);
+  PHALANX_CHECK(end != nullptr, "{} is not a group of ranks that are processes", member.name());
+  return end->connections();
 }
 
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places) {
