@@ -21,12 +21,14 @@
 #include <vector>
 
 #include "bench_main.h"
+#include "comm_scaling.h"
 #include "phalanx/base/error.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
 #include "phalanx/rendezvous/coordinator.h"
 #include "phalanx/rendezvous/member.h"
+#include "scaling_cells.h"
 
 namespace phalanx {
 namespace {
@@ -37,6 +39,7 @@ struct Options {
   int threads = 1;  // of each rank
   std::string dtype = "f32";
   std::int64_t most_bytes = std::int64_t{64} << 20;
+  double cells_seconds = 0;  // times the cells of --scaling instead, at most for so long
 };
 
 constexpr std::int64_t kFewestBytes = 8;
@@ -145,6 +148,40 @@ class Side {
   Tensor input_, output_;
 };
 
+// One rank's side of the cells of --scaling.
+void time_cells(Communicator& world, double seconds) {
+  constexpr std::int64_t kMost = scaling::kSizes.back();
+  Arena arena("tensors", 2 * kMost + 4 * kArenaAlignment);
+  Arena workspace("workspace", 1 << 12);
+  const std::unique_ptr<Backend> backend = make_ref_backend();
+  Context context{.backend = *backend, .workspace = workspace};
+  const Tensor number = arena.allocate(DType::kF64, {1});
+  const Tensor input = arena.allocate(DType::kF32, {kMost / 4});
+  const Tensor output = arena.allocate(DType::kF32, {kMost / 4});
+  std::memset(input.data(), 0, static_cast<std::size_t>(kMost));
+  std::memset(output.data(), 0, static_cast<std::size_t>(kMost));
+  const scaling::Timing timing{.rank = world.rank(),
+                               .seconds = seconds,
+                               .agree =
+                                   [&](double of_first) {
+                                     number.span<double>()[0] = of_first;
+                                     world.broadcast(context, number, 0).wait(context.queue);
+                                     return number.span<double>()[0];
+                                   },
+                               .barrier = [&] { world.barrier(context); }};
+  scaling::time_cells(timing, [&](const std::string& operation, std::int64_t bytes) {
+    const Tensor all = input.slice(0, 0, bytes / 4), other = output.slice(0, 0, bytes / 4);
+    const Tensor part = output.slice(0, 0, bytes / 4 / world.size());
+    if (operation == "all_reduce") {
+      world.all_reduce(context, all, Reduction::kSum).wait(context.queue);
+    } else if (operation == "all_gather") {
+      world.all_gather(context, other, input.slice(0, 0, part.count())).wait(context.queue);
+    } else {
+      world.reduce_scatter(context, part, all, Reduction::kSum).wait(context.queue);
+    }
+  });
+}
+
 double begin_table(const Options& options) {
   const double memcpy_rate = memcpy_bandwidth(options.most_bytes);
   fmt::print("{}, {} ranks of {} threads, {}; memcpy {:.2f} GB/s\n", options.transport,
@@ -156,13 +193,17 @@ double begin_table(const Options& options) {
 }
 
 void run_threads(const Options& options) {
-  const double memcpy_rate = begin_table(options);
+  const double memcpy_rate = options.cells_seconds > 0 ? 0.0 : begin_table(options);
   const auto world = make_local_world(options.ranks, {.threads_per_rank = options.threads});
   std::vector<std::jthread> threads;
   for (const auto& end : world) {
     threads.emplace_back([&options, &end, memcpy_rate] {
       try {
-        Side(*end, options, memcpy_rate).run();
+        if (options.cells_seconds > 0) {
+          time_cells(*end, options.cells_seconds);
+        } else {
+          Side(*end, options, memcpy_rate).run();
+        }
       } catch (const Error& error) {
         fmt::print(stderr, "bench_comm: rank {}: {}\n", end->rank(), error.what());
         end->abort(error.what());
@@ -200,9 +241,12 @@ void run_rank(int rank, const Options& options, const Endpoint& endpoint) {
   UcxOptions transport;
   transport.threads_per_rank = options.threads;
   if (options.transport == "tcp") transport.network_device = "lo";
-  const auto world =
-      make_ucx_world(rank, member->places(), transport, *member,
-                     [&](std::string mine) { return member->gather(std::move(mine)); });
+  const auto world = make_ucx_world(rank, member->places(), transport, *member, *member);
+  if (options.cells_seconds > 0) {
+    time_cells(*world, options.cells_seconds);
+    member->leave();
+    return;
+  }
   double memcpy_rate = 0.0;
   if (rank == 0) {
     member->begin_busy("measuring memcpy");
@@ -259,7 +303,9 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   phalanx::Options options;
+  phalanx::bench::ScalingOptions scaling;
   std::int64_t ranks = options.ranks;
+  std::int64_t most_ranks = scaling.most_ranks;
   std::int64_t threads = options.threads;
   const auto add = [&](phalanx::FlagSet& flags) {
     flags.add({.name = "--transport",
@@ -276,12 +322,46 @@ int main(int argc, char** argv) {
                .help = "Largest payload",
                .range = phalanx::from_to(65536, 4294967296.0)},
               &options.most_bytes);
+    flags.add(
+        {.name = "--scaling",
+         .help = "Instead: all_reduce, all_gather and reduce_scatter of 2 to 64 ranks in all "
+                 "ways, and Open MPI and Gloo where they are installed, with a model of each"},
+        &scaling.is_wanted);
+    flags.add({.name = "--scaling-seconds",
+               .help = "How long --scaling may measure",
+               .range = phalanx::from_to(30, 36000)},
+              &scaling.seconds);
+    flags.add({.name = "--most-ranks",
+               .help = "Ranks of the largest world of --scaling",
+               .range = phalanx::from_to(2, 64)},
+              &most_ranks);
+    flags.add(
+        {.name = "--from", .help = "Reads the cells from a file of --json instead of measuring"},
+        &scaling.from);
+    flags.add({.name = "--json", .help = "Writes the cells and the models to a file"},
+              &scaling.json);
+    flags.add({.name = "--svg", .help = "Draws the cells into a file"}, &scaling.svg);
+    flags.add({.name = "--cells",
+               .help = "Times the cells of --scaling in this one way for so many seconds, a line "
+                       "each, for programs",
+               .range = phalanx::from_to(0, 36000)},
+              &options.cells_seconds);
   };
   return phalanx::bench::bench_main(
       argc, argv, "bench_comm", "Latency and bandwidth of messages between ranks of one machine.",
       add, [&] {
         options.ranks = static_cast<int>(ranks);
         options.threads = static_cast<int>(threads);
-        phalanx::run(options);
+        const bool has_files =
+            !scaling.from.empty() || !scaling.json.empty() || !scaling.svg.empty();
+        if (has_files && !scaling.is_wanted) {
+          throw phalanx::UsageError("--from, --json and --svg belong to --scaling");
+        }
+        scaling.most_ranks = static_cast<int>(most_ranks);
+        if (scaling.is_wanted) {
+          phalanx::bench::run_scaling(scaling);
+        } else {
+          phalanx::run(options);
+        }
       });
 }

@@ -6,18 +6,56 @@
 //   mpirun -np 2 --mca pml ob1 --mca btl self,tcp ./mpi_bandwidth [MOST_BYTES]     # loopback TCP
 //
 // More ranks than cores: mpirun --oversubscribe. As root: --allow-run-as-root.
+//
+// `bench_comm --scaling` builds it too, and runs it with --cells SECONDS.
 
 #include <mpi.h>
 
 #include <cstdlib>
+#include <string_view>
 
+#include "../scaling_cells.h"
 #include "peer_rows.h"
+
+namespace {
+
+void time_cells(int rank, int size, double seconds) {
+  const long most = scaling::kSizes.back() / 4;
+  std::vector<float> input(static_cast<std::size_t>(most), 0.0F);
+  std::vector<float> output(static_cast<std::size_t>(most), 0.0F);
+  const scaling::Timing timing{.rank = rank,
+                               .seconds = seconds,
+                               .agree =
+                                   [](double number) {
+                                     MPI_Bcast(&number, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+                                     return number;
+                                   },
+                               .barrier = [] { MPI_Barrier(MPI_COMM_WORLD); }};
+  scaling::time_cells(timing, [&](const std::string& operation, long bytes) {
+    const int all = static_cast<int>(bytes / 4), part = all / size;
+    if (operation == "all_reduce") {
+      MPI_Allreduce(MPI_IN_PLACE, input.data(), all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (operation == "all_gather") {
+      MPI_Allgather(input.data(), part, MPI_FLOAT, output.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
+    } else {
+      MPI_Reduce_scatter_block(input.data(), output.data(), part, MPI_FLOAT, MPI_SUM,
+                               MPI_COMM_WORLD);
+    }
+  });
+}
+
+}  // namespace
 
 int main(int count, char** arguments) {
   MPI_Init(&count, &arguments);
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (count > 2 && std::string_view(arguments[1]) == "--cells") {
+    time_cells(rank, size, std::atof(arguments[2]));
+    MPI_Finalize();
+    return 0;
+  }
   const long most = count > 1 ? std::atol(arguments[1]) : 64L << 20;
   std::vector<float> input(static_cast<std::size_t>(most / 4), 0.0F);
   std::vector<float> output(static_cast<std::size_t>(most / 4 * size), 0.0F);

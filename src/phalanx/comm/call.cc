@@ -2,11 +2,43 @@
 
 #include <fmt/format.h>
 
+#include "phalanx/base/hash.h"
+
 namespace phalanx {
 namespace {
 
+constexpr std::size_t kLongestSplitText = 320;
+
 std::string data_of(const Call& call) {
   return fmt::format("{} x {}", name_of(call.dtype), call.count);
+}
+
+// Of the sizes and members of all groups, and the name.
+std::uint64_t digest_of_split(std::string_view name, std::span<const std::vector<int>> groups) {
+  std::vector<int> numbers;
+  for (const auto& members : groups) {
+    numbers.push_back(static_cast<int>(members.size()));
+    numbers.insert(numbers.end(), members.begin(), members.end());
+  }
+  const std::uint64_t digest = xxh3(std::as_bytes(std::span(numbers)));
+  return digest ^ (xxh3(name) * 0x9e3779b97f4a7c15);
+}
+
+std::string spell_split(std::string_view name, std::span<const std::vector<int>> groups) {
+  std::string spelled = fmt::format("{}:", name.substr(0, kLongestSplitText));
+  for (const auto& members : groups) {
+    const char* between = " [";
+    for (const int member : members) {
+      if (spelled.size() > kLongestSplitText) {
+        return fmt::format("{} ..., {} groups with the digest {}", spelled, groups.size(),
+                           digest_to_text(digest_of_split(name, groups)));
+      }
+      spelled += fmt::format("{}{}", between, member);
+      between = " ";
+    }
+    spelled += ']';
+  }
+  return spelled;
 }
 
 }  // namespace
@@ -60,10 +92,11 @@ std::string describe_taken(std::int64_t count, int rank) {
   return fmt::format("all_to_all(takes {} elements from rank {})", count, rank);
 }
 
-std::string spell_split(std::string_view name, std::span<const std::vector<int>> groups) {
-  std::string spelled = fmt::format("{}:", name);
-  for (const auto& members : groups) spelled += fmt::format(" [{}]", fmt::join(members, " "));
-  return spelled;
+Call split_call(std::string_view name, std::span<const std::vector<int>> groups) {
+  return {.kind = OperationKind::kSplit,
+          .count = std::ssize(groups),
+          .split_digest = digest_of_split(name, groups),
+          .split = spell_split(name, groups)};
 }
 
 std::string spell_ranks(std::span<const int> ranks) {

@@ -32,7 +32,8 @@ struct Call {
   Reduction reduction = Reduction::kSum;
   int root = 0;
   std::uint64_t key = 0;
-  std::string split{};  // the new groups and their name, spelled out
+  std::uint64_t split_digest = 0;  // of all new groups and their name
+  std::string split{};             // them, or where they begin, for messages
 
   friend bool operator==(const Call&, const Call&) = default;
 };
@@ -52,8 +53,9 @@ std::string describe_message(std::string_view group, const Call& call, std::uint
 std::string describe_given(std::int64_t count, int rank);
 std::string describe_taken(std::int64_t count, int rank);
 
-// "tp: [0 1] [2 3]": a split, for Call::split.
-std::string spell_split(std::string_view name, std::span<const std::vector<int>> groups);
+// The call of a split. Its text is as long for thousands of ranks as for fifty: "tp: [0 1] [2 3]",
+// or the begin of that and the digest.
+Call split_call(std::string_view name, std::span<const std::vector<int>> groups);
 
 // "rank 4", "ranks 4, 7"; empty where there are none.
 std::string spell_ranks(std::span<const int> ranks);

@@ -140,6 +140,39 @@ TEST(LonelyCommunicatorTest, CopiesAndRecordsNothing) {
   }
 }
 
+// The text of many groups is short, yet no difference is overlooked.
+TEST(GroupsTest, TheCallOfASplitTellsAllGroupsApart) {
+  const auto calls_of = [](int ranks) {
+    std::vector<std::vector<int>> groups;
+    for (int rank = 0; rank < ranks; rank += 2) groups.push_back({rank, rank + 1});
+    std::vector<Call> calls = {split_call("tp", groups), split_call("dp", groups)};
+    std::swap(groups.back()[0], groups.back()[1]);
+    calls.push_back(split_call("tp", groups));
+    groups.pop_back();
+    calls.push_back(split_call("tp", groups));
+    groups.back().push_back(ranks - 1);
+    groups.push_back({ranks - 2});
+    calls.push_back(split_call("tp", groups));
+    return calls;
+  };
+  for (const int ranks : {4, 10000}) {
+    const std::vector<Call> calls = calls_of(ranks);
+    EXPECT_EQ(calls[0], calls_of(ranks)[0]);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      EXPECT_LE(calls[i].split.size(), 400);
+      for (std::size_t j = 0; j < i; ++j) {
+        EXPECT_NE(calls[i], calls[j]);
+        EXPECT_NE(describe(calls[i], 0), describe(calls[j], 0));
+        EXPECT_NE(calls[i].split_digest, calls[j].split_digest);
+      }
+    }
+  }
+  EXPECT_EQ(describe(calls_of(4)[0], 0), "split(tp: [0 1] [2 3])");
+  EXPECT_THAT(describe(calls_of(10000)[0], 0),
+              testing::MatchesRegex("split\\(tp: \\[0 1\\] .* \\.\\.\\., 5000 groups with the "
+                                    "digest [0-9a-f]+\\)"));
+}
+
 TEST(GroupsTest, FindsTheGroupAndRefusesWhatIsNone) {
   const std::vector<std::vector<int>> groups = {{0, 3}, {2}};
   EXPECT_EQ(find_membership(groups, 3, 4)->group, 0);

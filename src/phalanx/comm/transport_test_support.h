@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -23,6 +22,7 @@
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/ops/ref/ref_backend.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx::transports {
@@ -157,12 +157,14 @@ class SharedWatch {
     for (int rank = 0; rank < size; ++rank) ends_.push_back(std::make_unique<End>(*this, rank));
   }
   RankWatch& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+  Mailbox& mailbox() { return mailbox_; }
 
   // A failure that the watch finds itself.
   void fail(int rank, ErrorCode code, std::string_view reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
     failure_ = RankFailure{rank, code, std::string(reason)};
+    mailbox_.fail(Error(code, std::string(reason)));
     for (const auto& end : ends_) {
       if (end->wake) end->wake();
     }
@@ -222,6 +224,7 @@ class SharedWatch {
     int rank_;
   };
 
+  LocalMailbox mailbox_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<End>> ends_;
   std::optional<RankFailure> failure_;
@@ -229,36 +232,17 @@ class SharedWatch {
   std::vector<std::string> waits_;
 };
 
-// Gathers texts of ranks that are threads.
-class Gathering {
- public:
-  explicit Gathering(int size) : texts_(static_cast<std::size_t>(size)), barrier_(size) {}
-  std::vector<std::string> gather(int rank, std::string mine) {
-    texts_[static_cast<std::size_t>(rank)] = std::move(mine);
-    barrier_.arrive_and_wait();
-    std::vector<std::string> all = texts_;
-    barrier_.arrive_and_wait();
-    return all;
-  }
-
- private:
-  std::vector<std::string> texts_;
-  std::barrier<> barrier_;
-};
-
 // Ranks as threads that exchange data only through UCX.
 inline World make_ucx_threads(const std::vector<RankPlace>& places, const UcxOptions& options) {
   const int size = static_cast<int>(places.size());
   const auto watch = std::make_shared<SharedWatch>(size);
-  Gathering gathering(size);
   std::vector<std::unique_ptr<Communicator>> ends(places.size());
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
-        ends[static_cast<std::size_t>(rank)] = make_ucx_world(
-            rank, places, options, watch->end(rank),
-            [&, rank](std::string mine) { return gathering.gather(rank, std::move(mine)); });
+        ends[static_cast<std::size_t>(rank)] =
+            make_ucx_world(rank, places, options, watch->end(rank), watch->mailbox());
       });
     }
   }

@@ -10,11 +10,7 @@ void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
 
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
                                      StepTimers* timers)
-    : coordinates(grid.coordinates(everyone.rank())),
-      world(&everyone),
-      tensors_(grid.groups("tp")),
-      pipelines_(grid.groups("pp")),
-      datas_(grid.groups("dp")) {
+    : coordinates(grid.coordinates(everyone.rank())), world(&everyone), grid_(grid) {
   if (timers != nullptr) {
     timed_world_ = timed(everyone, *timers);
     world = timed_world_.get();
@@ -22,10 +18,10 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
   PHALANX_CHECK(world->size() == grid.world_size(), "a world of {} ranks on a grid of {}",
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();
-  if (sizes.tensor > 1) tensor = world->split(tensors_, "tp");
-  if (sizes.data > 1) data = world->split(datas_, "dp");
+  if (sizes.tensor > 1) tensor = world->split(grid.groups("tp"), "tp");
+  if (sizes.data > 1) data = world->split(grid.groups("dp"), "dp");
   if (sizes.pipeline > 1) {
-    pipeline = world->split(pipelines_, "pp");
+    pipeline = world->split(grid.groups("pp"), "pp");
     model_ = world->split(grid.groups("tp-pp"), "mp");
   }
 }
@@ -34,7 +30,7 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
     const std::vector<int>& pipeline_ranks, const std::string& name) const {
   if (pipeline_ranks.size() < 2) return nullptr;
   RankGroups groups;
-  for (const std::vector<int>& members : pipelines_) {
+  for (const std::vector<int>& members : grid_.groups("pp")) {
     std::vector<int>& group = groups.emplace_back();
     for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
   }
@@ -44,7 +40,7 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
 RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
   RankGroups shards;
   RankGroups replicas;
-  for (const std::vector<int>& members : datas_) {
+  for (const std::vector<int>& members : grid_.groups("dp")) {
     PHALANX_CHECK(std::ssize(members) % instances == 0, "{} ranks in {} groups", members.size(),
                   instances);
     const std::size_t size = members.size() / static_cast<std::size_t>(instances);
@@ -66,7 +62,7 @@ std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
                                                                    const std::string& name) const {
   if (count < 2) return nullptr;
   RankGroups groups;
-  for (const std::vector<int>& members : tensors_) {
+  for (const std::vector<int>& members : grid_.groups("tp")) {
     PHALANX_CHECK(std::ssize(members) % count == 0, "{} ranks in groups of {}", members.size(),
                   count);
     for (auto first = members.begin(); first != members.end(); first += count) {

@@ -44,7 +44,7 @@ struct RankCommunicators {
   std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;
 
  private:
-  RankGroups tensors_, pipelines_, datas_;
+  RankGrid grid_;  // groups are computed when they are made: a large world has thousands
   std::unique_ptr<Communicator> timed_world_;
   std::unique_ptr<Communicator> model_;  // where there is a pipeline
 };

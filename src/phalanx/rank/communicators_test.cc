@@ -50,5 +50,30 @@ TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
   });
 }
 
+// 8 x 8 x 16 ranks, with sums over all groups.
+TEST(RankCommunicators, AThousandRanksSplitAndMeet) {
+  const RankGrid grid({.tensor = 8, .data = 16, .pipeline = 8});
+  run_local_ranks(grid.world_size(), {}, [&](Communicator& world) {
+    const RankCommunicators ranks(grid, world);
+    const auto backend = make_ref_backend();
+    Arena memory("memory", 1 << 12);
+    Arena workspace("workspace", 1 << 12);
+    Context context{.backend = *backend, .workspace = workspace};
+    world.barrier(context);
+    const auto sum_of_ranks = [&](Communicator& group) {
+      const Tensor sum = memory.allocate(DType::kF64, {1});
+      ops::fill(context, {.x = sum, .value = static_cast<double>(world.rank())});
+      group.all_reduce(context, sum, Reduction::kSum).wait(context.queue);
+      return static_cast<int>(sum.span<double>()[0]);
+    };
+    const int rank = world.rank();
+    EXPECT_EQ(sum_of_ranks(world), 1024 * 1023 / 2);
+    EXPECT_EQ(sum_of_ranks(*ranks.tensor), 8 * (rank / 8 * 8) + 28);
+    EXPECT_EQ(sum_of_ranks(*ranks.data), 16 * (rank % 8 + rank / 128 * 128) + 8 * 120);
+    EXPECT_EQ(sum_of_ranks(*ranks.pipeline), 8 * (rank % 128) + 128 * 28);
+    EXPECT_EQ(ranks.model()->size(), 64);
+  });
+}
+
 }  // namespace
 }  // namespace phalanx

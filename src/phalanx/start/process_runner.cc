@@ -70,13 +70,12 @@ class ProcessRunner final : public RankRunner {
   void run(const RankOptions& options, const Body& body) override {
     try {
       expect_threads(options.threads_per_rank - 1);
-      const auto world =
-          make_ucx_world(rank_, places(),
-                         {.threads_per_rank = options.threads_per_rank,
-                          .sum_block = options.sum_block,
-                          .timeout = options.timeout,
-                          .network_device = member_->network_device()},
-                         *member_, [this](std::string mine) { return gather(std::move(mine)); });
+      const auto world = make_ucx_world(rank_, places(),
+                                        {.threads_per_rank = options.threads_per_rank,
+                                         .sum_block = options.sum_block,
+                                         .timeout = options.timeout,
+                                         .network_device = member_->network_device()},
+                                        *member_, *member_);
       body(*world, *member_);
     } catch (const StoppedEarly&) {
       member_->fail("it was stopped before its first step");

@@ -42,17 +42,22 @@ std::vector<int> BusyRanks::whom_ranks_wait_for(std::span<const PendingWait> wai
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (is_busy(static_cast<int>(rank))) busy[rank] = static_cast<int>(rank);
   }
-  for (const PendingWait& wait : waits) busy[static_cast<std::size_t>(wait.rank)] = kNobody;
+  for (const PendingWait& wait : waits) {
+    for (const int rank : wait.ranks) busy[static_cast<std::size_t>(rank)] = kNobody;
+  }
+  std::vector<bool> known(waits.size(), false);
   for (bool found = true; found;) {
     found = false;
-    for (const PendingWait& wait : waits) {
-      int& mine = busy[static_cast<std::size_t>(wait.rank)];
-      for (const int missing : wait.missing) {
-        if (mine == kNobody && busy[static_cast<std::size_t>(missing)] != kNobody) {
-          mine = busy[static_cast<std::size_t>(missing)];
-          found = true;
-        }
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      if (known[i]) continue;
+      const auto first = std::ranges::find_if(waits[i].missing, [&](int missing) {
+        return busy[static_cast<std::size_t>(missing)] != kNobody;
+      });
+      if (first == waits[i].missing.end()) continue;
+      for (const int rank : waits[i].ranks) {
+        busy[static_cast<std::size_t>(rank)] = busy[static_cast<std::size_t>(*first)];
       }
+      known[i] = found = true;
     }
   }
   return busy;

@@ -10,9 +10,9 @@
 
 namespace phalanx::local {
 
-// A rank that waits, and the ranks that it waits for.
+// Ranks that wait for the same operation, and the ranks that it waits for.
 struct PendingWait {
-  int rank = 0;
+  std::vector<int> ranks;
   std::vector<int> missing;
 };
 

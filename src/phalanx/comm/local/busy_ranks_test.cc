@@ -49,7 +49,7 @@ TEST(BusyRanksTest, TheActivityThatBeganLastIsNamed) {
 // Rank 1 waits for rank 2, which waits for rank 3, which is busy.
 TEST(BusyRanksTest, WhoWaitsForABusyRankIsExcusedToo) {
   BusyRanks ranks(5);
-  const std::vector<PendingWait> waits = {{1, {2}}, {2, {3, 4}}};
+  const std::vector<PendingWait> waits = {{{1}, {2}}, {{2}, {3, 4}}};
   ranks.begin(3, "saving", at(0));
   EXPECT_EQ(ranks.excuse(kRank1, waits, at(5)).until, at(5));
   EXPECT_THAT(ranks.excuse(kRank1, waits, at(5)).reason, HasSubstr("rank 3, which"));
@@ -61,9 +61,9 @@ TEST(BusyRanksTest, WhoWaitsForABusyRankIsExcusedToo) {
 TEST(BusyRanksTest, BusyRanksThatWaitForEachOtherAreNotExcused) {
   BusyRanks ranks(2);
   ranks.begin(0, "saving", at(0));
-  const std::vector<PendingWait> before = {{1, {0}}};
+  const std::vector<PendingWait> before = {{{1}, {0}}};
   ranks.act(0, before, at(3));
-  const std::vector<PendingWait> waits = {{0, {1}}, {1, {0}}};
+  const std::vector<PendingWait> waits = {{{0}, {1}}, {{1}, {0}}};
   EXPECT_EQ(ranks.excuse(kRank0, waits, at(9)).until, at(3));
   EXPECT_EQ(ranks.excuse(kRank1, waits, at(9)).until, at(3));
 }

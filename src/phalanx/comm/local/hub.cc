@@ -38,6 +38,7 @@ Hub::Hub(int size, const LocalOptions& options)
       sum_block_(options.sum_block),
       timeout_(std::min<Clock::duration>(options.timeout, kLongestTimeout)),
       spins_(size * options.threads_per_rank <= usable_cores().count),
+      helpers_(std::max(1, usable_cores().count / options.threads_per_rank)),
       bytes_read_(static_cast<std::size_t>(size)),
       busy_(size) {}
 
@@ -120,32 +121,27 @@ void Hub::make_ready(const OperationPointer& operation) {
   }
   operation->make_ready();
   if (operation->done()) {
-    wake_for(*operation, 0);
+    wake_for(*operation);
   } else if (!is_small(*operation)) {
     ready_.push_back(operation);
-    wake_for(*operation, operation->pieces());
+    wake_for(*operation);
   }
 }
 
 OperationPointer Hub::any_ready_operation() {
-  std::erase_if(ready_, [](const auto& operation) { return !operation->has_unclaimed_pieces(); });
+  while (!ready_.empty() && !ready_.front()->has_unclaimed_pieces()) ready_.pop_front();
   return ready_.empty() ? nullptr : ready_.front();
 }
 
-// Wakes all ranks that wait for the operation, and others until `count` are awake to do its pieces.
-void Hub::wake_for(const Operation& operation, std::int64_t count) {
+// Wakes all ranks that wait for an operation that is done. One that is ready gets as many ranks as
+// can compute at the same time, and those that wait for it first, since they stay until its last
+// piece.
+void Hub::wake_for(const Operation& operation) {
   news_.fetch_add(1, std::memory_order_release);
-  const auto wake = [&count](Sleeper& sleeper) {
-    --count;
-    sleeper.woken = true;
-    sleeper.wake.notify_one();
-  };
-  for (Sleeper* sleeper : sleepers_) {
-    if (sleeper->waits_for == &operation) wake(*sleeper);
-  }
-  for (Sleeper* sleeper : sleepers_) {
-    if (count <= 0) break;
-    if (!sleeper->woken) wake(*sleeper);
+  if (operation.done()) {
+    sleepers_.wake_all_for(operation);
+  } else {
+    sleepers_.wake_some(operation, std::min(operation.pieces(), helpers_));
   }
 }
 
@@ -166,7 +162,7 @@ void Hub::work(Operation& operation, std::int64_t limit) {
   working_.fetch_sub(1, std::memory_order_seq_cst);
   if (finished) {
     const std::lock_guard lock(mutex_);
-    wake_for(operation, 0);
+    wake_for(operation);
   }
 }
 
@@ -227,7 +223,7 @@ bool Hub::extend(int rank, const Operation& operation, Clock::time_point& limit)
     const std::lock_guard lock(mutex_);
     const std::vector<int> missing = operation.missing_ranks();
     std::vector<PendingWait> waits = pending_waits();
-    waits.push_back({rank, missing});
+    waits.push_back({{rank}, missing});
     const BusyRanks::Excuse excuse = busy_.excuse(missing, waits, now);
     if (excuse.until + timeout_ <= now) return false;
     limit = excuse.until + timeout_;
@@ -258,9 +254,11 @@ void Hub::act(int rank) {
 
 std::vector<PendingWait> Hub::pending_waits() const {
   std::vector<PendingWait> waits;
-  for (const Sleeper* sleeper : sleepers_) {
-    waits.push_back({sleeper->rank, sleeper->waits_for->missing_ranks()});
-  }
+  sleepers_.for_each_operation([&](const Operation& operation, std::span<Sleeper* const> sleepers) {
+    PendingWait& wait = waits.emplace_back();
+    for (const Sleeper* sleeper : sleepers) wait.ranks.push_back(sleeper->rank);
+    wait.missing = operation.missing_ranks();
+  });
   return waits;
 }
 
@@ -283,9 +281,9 @@ bool Hub::sleep_until_woken(int rank, const Operation& operation, Clock::time_po
     return true;
   }
   Sleeper sleeper{.rank = rank, .waits_for = &operation};
-  sleepers_.push_back(&sleeper);
+  sleepers_.add(sleeper);
   const bool woken = sleeper.wake.wait_until(lock, end, [&] { return sleeper.woken; });
-  std::erase(sleepers_, &sleeper);
+  sleepers_.remove(sleeper);
   return woken;
 }
 
@@ -312,10 +310,7 @@ void Hub::fail(ErrorCode code, const CommPlace& place, std::string_view reason) 
       failure_.emplace(code, place, fmt::format("rank {} failed: {}", place.rank, reason));
       failed_.store(true, std::memory_order_seq_cst);
       news_.fetch_add(1, std::memory_order_release);
-      for (Sleeper* sleeper : sleepers_) {
-        sleeper->woken = true;
-        sleeper->wake.notify_one();
-      }
+      sleepers_.wake_all();
     }
   }
   rest();

@@ -3,7 +3,6 @@
 // and wakes all ranks when one fails.
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -22,6 +21,7 @@
 #include "phalanx/comm/local/busy_ranks.h"
 #include "phalanx/comm/local/local_world.h"
 #include "phalanx/comm/local/operation.h"
+#include "phalanx/comm/local/sleepers.h"
 
 namespace phalanx::local {
 
@@ -65,12 +65,6 @@ class Hub {
  private:
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-  struct Sleeper {
-    int rank;
-    const Operation* waits_for;
-    bool woken = false;
-    std::condition_variable wake{};
-  };
   // Messages between two ranks of a group: those that only one of them has posted.
   struct Channel {
     std::deque<OperationPointer> sent, expected;
@@ -81,7 +75,7 @@ class Hub {
   OperationPointer post_message(const LocalGroup& group, int member, const PointToPoint& message);
   void make_ready(const OperationPointer& operation);
   OperationPointer any_ready_operation();
-  void wake_for(const Operation& operation, std::int64_t count);
+  void wake_for(const Operation& operation);
   std::vector<PendingWait> pending_waits() const;
   void act(int rank);
 
@@ -103,6 +97,7 @@ class Hub {
   const int sum_block_;
   const Clock::duration timeout_;
   const bool spins_;
+  const std::int64_t helpers_;  // as many as have cores to do pieces on
   std::vector<std::atomic<std::int64_t>> bytes_read_;
 
   std::atomic<bool> failed_ = false;
@@ -116,8 +111,8 @@ class Hub {
   std::int64_t next_group_ = 1;       // the world is 0
   std::map<std::pair<std::int64_t, std::uint64_t>, OperationPointer> gathering_;
   std::map<std::tuple<std::int64_t, int, int>, Channel> channels_;
-  std::vector<OperationPointer> ready_;  // whose pieces anyone may do
-  std::vector<Sleeper*> sleepers_;
+  std::deque<OperationPointer> ready_;  // whose pieces anyone may do
+  Sleepers sleepers_;
   BusyRanks busy_;
   Clock::time_point next_warning_ = Clock::time_point::min();
 };

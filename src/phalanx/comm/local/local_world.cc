@@ -47,10 +47,7 @@ class LocalCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
-    const Call call{.kind = OperationKind::kSplit,
-                    .count = std::ssize(groups),
-                    .split = spell_split(name, groups)};
-    const OperationPointer operation = post(call, {});
+    const OperationPointer operation = post(split_call(name, groups), {});
     hub_->wait(world_rank(), std::span(&operation, 1));
     if (!found) return nullptr;
     LocalGroup group{

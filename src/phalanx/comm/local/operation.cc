@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "phalanx/comm/comm_error.h"
 #include "phalanx/comm/reduce.h"
@@ -12,6 +13,8 @@ namespace {
 // Large enough to claim cheaply, small enough for a fast cache and for an even share of the work. A
 // multiple of every element size.
 constexpr std::int64_t kPieceBytes = 64 << 10;
+
+std::int64_t pieces_in(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
 
 }  // namespace
 
@@ -85,68 +88,37 @@ void Operation::expect_matching_parts(std::size_t member) const {
   }
 }
 
-void Operation::begin_segment(std::int64_t bytes) {
-  segments_.push_back({.first_source = sources_.size(),
-                       .sources = 0,
-                       .first_destination = destinations_.size(),
-                       .destinations = 0,
-                       .bytes = bytes,
-                       .first_piece = pieces_});
-  pieces_ += (bytes + kPieceBytes - 1) / kPieceBytes;
+void Operation::cut(std::int64_t parts, std::int64_t bytes) {
+  part_bytes_ = bytes;
+  pieces_of_part_ = pieces_in(bytes);
+  pieces_ = parts * pieces_of_part_;
 }
 
-void Operation::add_source(std::size_t member, std::int64_t offset) {
-  sources_.push_back(contributions_[member]->input + offset);
-  source_ranks_.push_back(group_->ranks[member]);
-  ++segments_.back().sources;
-  bytes_ += segments_.back().bytes;
-}
-
-void Operation::add_destination(std::size_t member, std::int64_t offset) {
-  destinations_.push_back(contributions_[member]->output + offset);
-  ++segments_.back().destinations;
-}
-
-// No piece writes what another piece reads, also where output and input share memory: what a
-// segment writes of a rank's input, only that segment reads, range by range.
+// No piece writes what another piece reads, also where output and input share memory: what a part
+// writes of a rank's input, only that part reads, range by range.
 void Operation::make_ready() {
-  const std::size_t ranks = group_->ranks.size();
+  const auto ranks = std::ssize(group_->ranks);
   const std::int64_t bytes = first_call_.count * size_of(first_call_.dtype);
-  const auto every = [&](auto add, std::int64_t offset) {
-    for (std::size_t member = 0; member < ranks; ++member) (this->*add)(member, offset);
-  };
   switch (kind()) {
     case OperationKind::kAllReduce:
-      begin_segment(bytes);
-      every(&Operation::add_source, 0);
-      every(&Operation::add_destination, 0);
+      cut(1, bytes);
+      bytes_ = ranks * bytes;
       break;
     case OperationKind::kReduceScatter:
-      for (std::size_t part = 0; part < ranks; ++part) {
-        begin_segment(bytes);
-        every(&Operation::add_source, static_cast<std::int64_t>(part) * bytes);
-        add_destination(part, 0);
-      }
+      cut(ranks, bytes);
+      bytes_ = ranks * ranks * bytes;
       break;
     case OperationKind::kAllGather:
-      for (std::size_t part = 0; part < ranks; ++part) {
-        begin_segment(bytes);
-        add_source(part, 0);
-        every(&Operation::add_destination, static_cast<std::int64_t>(part) * bytes);
-      }
+      cut(ranks, bytes);
+      bytes_ = ranks * bytes;
       break;
     case OperationKind::kBroadcast:
-      begin_segment(bytes);
-      add_source(static_cast<std::size_t>(first_call_.root), 0);
-      every(&Operation::add_destination, 0);
+    case OperationKind::kMessage:
+      cut(1, bytes);
+      bytes_ = bytes;
       break;
     case OperationKind::kAllToAll:
       cut_all_to_all();
-      break;
-    case OperationKind::kMessage:
-      begin_segment(bytes);
-      add_source(0, 0);
-      add_destination(1, 0);
       break;
     case OperationKind::kBarrier:
     case OperationKind::kSplit:
@@ -163,13 +135,62 @@ void Operation::cut_all_to_all() {
     std::int64_t offset = 0;
     for (std::size_t destination = 0; destination < contributions_.size(); ++destination) {
       const std::int64_t bytes = contributions_[source]->to[destination] * element;
-      begin_segment(bytes);
-      add_source(source, offset);
-      add_destination(destination, filled[destination]);
+      pair_parts_.push_back({.source = source,
+                             .destination = destination,
+                             .source_offset = offset,
+                             .destination_offset = filled[destination],
+                             .bytes = bytes,
+                             .first_piece = pieces_});
+      pieces_ += pieces_in(bytes);
+      bytes_ += bytes;
       offset += bytes;
       filled[destination] += bytes;
     }
   }
+}
+
+Operation::Piece Operation::pair_piece_of(std::int64_t index) const {
+  const PairPart& part =
+      *(std::ranges::upper_bound(pair_parts_, index, {}, &PairPart::first_piece) - 1);
+  const std::int64_t begin = (index - part.first_piece) * kPieceBytes;
+  return {.first_source = part.source,
+          .source_offset = part.source_offset + begin,
+          .first_destination = part.destination,
+          .destination_offset = part.destination_offset + begin,
+          .bytes = std::min(kPieceBytes, part.bytes - begin)};
+}
+
+Operation::Piece Operation::piece_of(std::int64_t index) const {
+  if (kind() == OperationKind::kAllToAll) return pair_piece_of(index);
+  const std::size_t all = group_->ranks.size();
+  const std::int64_t part = index / pieces_of_part_;
+  const std::int64_t begin = (index % pieces_of_part_) * kPieceBytes;
+  Piece piece{.source_offset = begin,
+              .destination_offset = begin,
+              .bytes = std::min(kPieceBytes, part_bytes_ - begin)};
+  switch (kind()) {
+    case OperationKind::kAllReduce:
+      piece.sources = piece.destinations = all;
+      break;
+    case OperationKind::kReduceScatter:
+      piece.sources = all;
+      piece.source_offset += part * part_bytes_;
+      piece.first_destination = static_cast<std::size_t>(part);
+      break;
+    case OperationKind::kAllGather:
+      piece.first_source = static_cast<std::size_t>(part);
+      piece.destinations = all;
+      piece.destination_offset += part * part_bytes_;
+      break;
+    case OperationKind::kBroadcast:
+      piece.first_source = static_cast<std::size_t>(first_call_.root);
+      piece.destinations = all;
+      break;
+    default:  // a message
+      piece.first_destination = 1;
+      break;
+  }
+  return piece;
 }
 
 bool Operation::do_pieces(std::int64_t limit, const std::atomic<bool>& stop,
@@ -188,28 +209,29 @@ bool Operation::do_pieces(std::int64_t limit, const std::atomic<bool>& stop,
   return finished;
 }
 
-void Operation::do_piece(std::int64_t piece, ReadCounters bytes_read) const {
-  const auto after = std::ranges::upper_bound(segments_, piece, {}, &Segment::first_piece);
-  const Segment& segment = *(after - 1);
-  const std::int64_t begin = (piece - segment.first_piece) * kPieceBytes;
-  const std::int64_t bytes = std::min(kPieceBytes, segment.bytes - begin);
-
-  const std::span sources = std::span(sources_).subspan(segment.first_source, segment.sources);
-  const std::span destinations =
-      std::span(destinations_).subspan(segment.first_destination, segment.destinations);
+void Operation::do_piece(std::int64_t index, ReadCounters bytes_read) const {
+  const Piece piece = piece_of(index);
+  std::vector<const std::byte*> sources;
+  std::vector<std::byte*> destinations;
+  for (std::size_t i = 0; i < piece.sources; ++i) {
+    const std::size_t member = piece.first_source + i;
+    sources.push_back(contributions_[member]->input + piece.source_offset);
+    const auto rank = static_cast<std::size_t>(group_->ranks[member]);
+    bytes_read[rank].fetch_add(piece.bytes, std::memory_order_relaxed);
+  }
+  for (std::size_t i = 0; i < piece.destinations; ++i) {
+    destinations.push_back(contributions_[piece.first_destination + i]->output +
+                           piece.destination_offset);
+  }
   if (sources.size() > 1) {
     const DType dtype = first_call_.dtype;
     reduce({.from = dtype, .to = dtype, .reduction = first_call_.reduction, .block = sum_block_},
-           sources, destinations, begin / size_of(dtype), bytes / size_of(dtype));
-  } else {
-    for (std::byte* destination : destinations) {
-      if (destination == sources[0]) continue;
-      std::memcpy(destination + begin, sources[0] + begin, static_cast<std::size_t>(bytes));
-    }
+           sources, destinations, 0, piece.bytes / size_of(dtype));
+    return;
   }
-  for (std::size_t i = 0; i < segment.sources; ++i) {
-    const auto rank = static_cast<std::size_t>(source_ranks_[segment.first_source + i]);
-    bytes_read[rank].fetch_add(bytes, std::memory_order_relaxed);
+  for (std::byte* destination : destinations) {
+    if (destination == sources[0]) continue;
+    std::memcpy(destination, sources[0], static_cast<std::size_t>(piece.bytes));
   }
 }
 

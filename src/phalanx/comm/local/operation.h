@@ -72,22 +72,30 @@ class Operation {
   std::int64_t first_group() const { return first_group_; }
 
  private:
-  // Destinations that become the same bytes: the reduction of several sources, or a copy of one.
-  struct Segment {
-    std::size_t first_source = 0, sources = 0;
-    std::size_t first_destination = 0, destinations = 0;
+  // What one rank of an all-to-all gives another.
+  struct PairPart {
+    std::size_t source = 0, destination = 0;  // members
+    std::int64_t source_offset = 0, destination_offset = 0;
     std::int64_t bytes = 0;
     std::int64_t first_piece = 0;
+  };
+  // A range of bytes of the result: the reduction of several members' inputs, or a copy of one.
+  struct Piece {
+    std::size_t first_source = 0, sources = 1;  // members
+    std::int64_t source_offset = 0;
+    std::size_t first_destination = 0, destinations = 1;
+    std::int64_t destination_offset = 0;
+    std::int64_t bytes = 0;
   };
 
   void expect_matching_parts(std::size_t member) const;
   [[noreturn]] void mismatch(std::size_t member, const std::string& theirs, std::size_t other,
                              const std::string& others) const;
-  void begin_segment(std::int64_t bytes);
-  void add_source(std::size_t member, std::int64_t offset);
-  void add_destination(std::size_t member, std::int64_t offset);
+  void cut(std::int64_t parts, std::int64_t bytes);
   void cut_all_to_all();
-  void do_piece(std::int64_t piece, ReadCounters bytes_read) const;
+  Piece piece_of(std::int64_t index) const;
+  Piece pair_piece_of(std::int64_t index) const;
+  void do_piece(std::int64_t index, ReadCounters bytes_read) const;
 
   std::shared_ptr<const LocalGroup> group_;
   std::uint64_t number_;
@@ -97,10 +105,10 @@ class Operation {
   std::size_t arrived_count_ = 0;
   std::int64_t first_group_ = 0;
 
-  std::vector<Segment> segments_;
-  std::vector<const std::byte*> sources_;
-  std::vector<int> source_ranks_;  // of the world
-  std::vector<std::byte*> destinations_;
+  // The result has parts of equal size, one or as many as there are members; an all-to-all has
+  // parts of pairs.
+  std::int64_t part_bytes_ = 0, pieces_of_part_ = 0;
+  std::vector<PairPart> pair_parts_;
   std::int64_t pieces_ = 0;
   std::int64_t bytes_ = 0;
 

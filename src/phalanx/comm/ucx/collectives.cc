@@ -140,16 +140,16 @@ Task barrier(Operation& operation) {
   }
 }
 
+// As a barrier. After the k-th round a rank knows the greatest id of the 2^k ranks before it.
 Task split(Operation& operation, std::uint32_t next_group) {
-  Batch batch(operation);
-  std::vector<const StagingBuffer*> came;
-  for (int step = 1; step < operation.size(); ++step) {
+  for (int step = 1; step < operation.size(); step *= 2) {
+    Batch batch(operation);
     batch.send_split(after(operation, step), next_group);
-    came.push_back(&batch.receive_split(before(operation, step)));
+    const StagingBuffer& stage = batch.receive_split(before(operation, step));
+    // Awaiting the batch frees the buffers.
+    co_await batch.kept();
+    next_group = std::max(next_group, stage.header().next_group);
   }
-  co_await batch.kept();
-  for (const StagingBuffer* stage : came)
-    next_group = std::max(next_group, stage->header().next_group);
   operation.next_group = next_group;
 }
 

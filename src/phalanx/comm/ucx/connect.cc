@@ -54,59 +54,102 @@ struct Sample {
   }
 };
 
-// The text that a rank sends the others: "PID SAMPLE'S-ADDRESS SAMPLE SHARED-MEMORY NETWORK".
-struct Invitation {
-  std::int64_t pid = 0;
-  std::uint64_t sample_address = 0;
-  std::string sample{};
-  std::string shared_memory{};  // addresses of wires; empty: none
+SystemError malformed(int rank) {
+  return SystemError("rank {} says nothing that can be understood of where it listens", rank);
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    words.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return words;
+}
+
+// "SHARED-MEMORY. NETWORK.": addresses of wires, empty where there is none.
+struct Addresses {
+  std::string shared_memory{};
   std::string network{};
 
   std::string to_text() const {
-    return fmt::format("{} {} {} {} {}", pid, sample_address, to_hex(sample),
-                       to_hex(shared_memory) + ".", to_hex(network) + ".");
+    return fmt::format("{}. {}.", to_hex(shared_memory), to_hex(network));
   }
-  static Invitation parse(int rank, const std::string& text) {
-    std::vector<std::string_view> words;
-    for (std::string_view rest = text; !rest.empty();) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      words.push_back(rest.substr(0, end));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    const auto malformed = [rank]() -> SystemError {
-      return SystemError("rank {} says nothing that can be understood of where it listens", rank);
-    };
-    const auto number = [&](std::string_view word, auto& value) {
-      const auto result = std::from_chars(word.data(), word.data() + word.size(), value);
-      if (result.ec != std::errc{} || result.ptr != word.data() + word.size()) throw malformed();
-    };
-    const auto bytes = [&](std::string_view word) {
-      auto decoded = from_hex(word);
-      if (!decoded) throw malformed();
+  static Addresses parse(int rank, std::string_view text) {
+    const std::vector<std::string_view> words = words_of(text);
+    const auto bytes = [&](std::size_t index) {
+      if (words.size() != 2 || !words[index].ends_with('.')) throw malformed(rank);
+      auto decoded = from_hex(words[index].substr(0, words[index].size() - 1));
+      if (!decoded) throw malformed(rank);
       return *decoded;
     };
-    if (words.size() != 5 || !words[3].ends_with('.') || !words[4].ends_with('.')) {
-      throw malformed();
-    }
-    Invitation invitation;
-    number(words[0], invitation.pid);
-    number(words[1], invitation.sample_address);
-    invitation.sample = bytes(words[2]);
-    invitation.shared_memory = bytes(words[3].substr(0, words[3].size() - 1));
-    invitation.network = bytes(words[4].substr(0, words[4].size() - 1));
-    return invitation;
+    return {.shared_memory = bytes(0), .network = bytes(1)};
   }
 };
 
-// The kernel may refuse it to processes of one user: ptrace_scope, seccomp, user namespaces.
-bool can_read(const Invitation& peer) {
-  std::string copy(peer.sample.size(), '\0');
+// "PID ADDRESS VALUE" of a rank's sample.
+std::string text_of(const Sample& sample) {
+  const std::string_view value(reinterpret_cast<const char*>(&sample.value), sizeof sample.value);
+  return fmt::format("{} {} {}", getpid(), reinterpret_cast<std::uintptr_t>(&sample.value),
+                     to_hex(value));
+}
+
+// Whether this process reads the sample of `rank` where the text says. The kernel may refuse it to
+// processes of one user: ptrace_scope, seccomp, user namespaces.
+bool can_read(int rank, std::string_view text) {
+  const std::vector<std::string_view> words = words_of(text);
+  const auto number = [&](std::string_view word, auto& value) {
+    const auto result = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (result.ec != std::errc{} || result.ptr != word.data() + word.size()) throw malformed(rank);
+  };
+  if (words.size() != 3) throw malformed(rank);
+  pid_t pid = 0;
+  std::uint64_t address = 0;
+  number(words[0], pid);
+  number(words[1], address);
+  const auto expected = from_hex(words[2]);
+  if (!expected || expected->size() != sizeof(Sample::value)) throw malformed(rank);
+  std::string copy(expected->size(), '\0');
   const iovec local{copy.data(), copy.size()};
   // NOLINTNEXTLINE(performance-no-int-to-ptr): of another process
-  const iovec remote{reinterpret_cast<void*>(peer.sample_address), copy.size()};
-  const auto got = process_vm_readv(static_cast<pid_t>(peer.pid), &local, 1, &remote, 1, 0);
-  return got == static_cast<ssize_t>(copy.size()) && copy == peer.sample;
+  const iovec remote{reinterpret_cast<void*>(address), copy.size()};
+  const auto got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  return got == static_cast<ssize_t>(copy.size()) && copy == *expected;
 }
+
+// Whether all ranks of this host may read each other's memory. Each tries the next one's, in a
+// ring; the first gathers what they say and tells all.
+bool may_read_memory(int rank, const std::vector<int>& ranks_here, Mailbox& mailbox) {
+  const auto place = std::ranges::find(ranks_here, rank) - ranks_here.begin();
+  const int next = ranks_here[static_cast<std::size_t>(place + 1) % ranks_here.size()];
+  const Sample sample;
+  mailbox.post(fmt::format("sample/{}", rank), text_of(sample));
+  const bool reads = can_read(next, mailbox.read(fmt::format("sample/{}", next)));
+  const int first = ranks_here.front();
+  const std::string verdict_name = fmt::format("reads/all-with-{}", first);
+  if (rank != first) {
+    mailbox.post(fmt::format("reads/{}", rank), reads ? "" : std::to_string(next));
+    // The sample lives until all have read.
+    return mailbox.read(verdict_name) == "yes";
+  }
+  std::string refused =
+      reads ? "" : fmt::format("rank {} may not read the memory of rank {}", rank, next);
+  for (const int other : ranks_here) {
+    if (other == rank) continue;
+    const std::string unread = mailbox.read(fmt::format("reads/{}", other));
+    if (!unread.empty() && refused.empty()) {
+      refused = fmt::format("rank {} may not read the memory of rank {}", other, unread);
+    }
+  }
+  mailbox.post(verdict_name, refused.empty() ? "yes" : "no");
+  if (refused.empty()) return true;
+  log_info("{} (ptrace_scope, seccomp or a namespace): messages within this host are copied twice",
+           refused);
+  return false;
+}
+
+std::string name_of_address(int rank) { return fmt::format("address/{}", rank); }
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -134,72 +177,42 @@ std::unique_ptr<Wire> make_local_wire(const char* transports, int ranks) {
 }  // namespace
 
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
-                 const GatherTexts& gather) {
+                 Mailbox& mailbox) {
   if (places.size() > 1) open_ucx();
-  const auto is_local = [&](std::size_t peer) {
-    return places[peer].host == places[static_cast<std::size_t>(rank)].host;
-  };
+  const auto host_of = [&](int peer) { return places[static_cast<std::size_t>(peer)].host; };
+  std::vector<int> ranks_here;
+  for (int peer = 0; peer < std::ssize(places); ++peer) {
+    if (host_of(peer) == host_of(rank)) ranks_here.push_back(peer);
+  }
+  const int here = static_cast<int>(ranks_here.size());
+  const int elsewhere = static_cast<int>(places.size()) - here;
   std::unique_ptr<Wire> shared_memory, network;
-  bool remotes = false;
-  int ranks_here = 0;
-  for (std::size_t peer = 0; peer < places.size(); ++peer) {
-    ranks_here += is_local(peer) ? 1 : 0;
-    remotes = remotes || !is_local(peer);
+  if (here > 1) {
+    const bool reads = may_read_memory(rank, ranks_here, mailbox);
+    shared_memory = make_local_wire(reads ? kSharedMemory : kSharedMemoryAlone, here);
   }
-  const bool locals = ranks_here > 1;
-  if (locals) shared_memory = make_local_wire(kSharedMemory, ranks_here);
-  if (remotes) network = make_network_wire(options);
+  if (elsewhere > 0) network = make_network_wire(options);
 
-  const Sample sample;
-  Invitation mine{
-      .pid = getpid(),
-      .sample_address = reinterpret_cast<std::uintptr_t>(&sample.value),
-      .sample = std::string(reinterpret_cast<const char*>(&sample.value), sizeof sample.value)};
-  const auto invite = [&] {
-    if (shared_memory) mine.shared_memory = shared_memory->address();
-    if (network) mine.network = network->address();
-    const std::vector<std::string> texts = gather(mine.to_text());
-    PHALANX_CHECK(texts.size() == places.size(), "{} texts of {} ranks", texts.size(),
-                  places.size());
-    std::vector<Invitation> invitations;
-    for (std::size_t peer = 0; peer < texts.size(); ++peer) {
-      invitations.push_back(Invitation::parse(static_cast<int>(peer), texts[peer]));
-    }
-    return invitations;
-  };
-  std::vector<Invitation> invitations = invite();
-  std::string unread;
-  for (std::size_t peer = 0; peer < places.size() && unread.empty(); ++peer) {
-    if (static_cast<int>(peer) != rank && is_local(peer) && !can_read(invitations[peer])) {
-      unread = std::to_string(peer);
-    }
-  }
-  const std::vector<std::string> refusals = gather(unread);
-  const auto refused =
-      std::ranges::find_if(refusals, [](const auto& text) { return !text.empty(); });
-  if (refused != refusals.end()) {
-    if (rank == 0) {
-      log_info(
-          "rank {} may not read the memory of rank {} (ptrace_scope, seccomp or a namespace): "
-          "messages within hosts are copied twice",
-          refused - refusals.begin(), *refused);
-    }
-    if (locals) shared_memory = make_local_wire(kSharedMemoryAlone, ranks_here);
-    invitations = invite();
-  }
+  Addresses mine;
+  if (shared_memory) mine.shared_memory = shared_memory->address();
+  if (network) mine.network = network->address();
+  if (places.size() > 1) mailbox.post(name_of_address(rank), mine.to_text());
 
   Wires wires;
-  for (std::size_t peer = 0; peer < places.size(); ++peer) {
-    Wires::Peer& end = wires.peers.emplace_back();
-    if (static_cast<int>(peer) == rank) continue;
-    end.wire = (is_local(peer) ? shared_memory : network).get();
-    end.address = is_local(peer) ? invitations[peer].shared_memory : invitations[peer].network;
-    if (end.address.empty()) {
-      throw SystemError("rank {} (host {}) does not listen where rank {} (host {}) expects it",
-                        peer, places[peer].host_name, rank,
-                        places[static_cast<std::size_t>(rank)].host_name);
-    }
+  for (int peer = 0; peer < std::ssize(places); ++peer) {
+    Wire* const wire = host_of(peer) == host_of(rank) ? shared_memory.get() : network.get();
+    wires.peers.push_back(peer == rank ? nullptr : wire);
   }
+  wires.find_address = [&mailbox, over_network = network.get(), peers = wires.peers](int peer) {
+    const Addresses theirs = Addresses::parse(peer, mailbox.read(name_of_address(peer)));
+    const bool is_far = peers[static_cast<std::size_t>(peer)] == over_network;
+    std::string address = is_far ? theirs.network : theirs.shared_memory;
+    if (address.empty()) {
+      throw SystemError("rank {} does not listen {}", peer,
+                        is_far ? "on the network" : "in this host's shared memory");
+    }
+    return address;
+  };
   if (shared_memory) wires.wires.push_back(std::move(shared_memory));
   if (network) wires.wires.push_back(std::move(network));
   return wires;

@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a world connect: each opens the wires that its peers need, and all exchange the
-// addresses of their wires.
+// How the ranks of a world connect: each opens the wires that its peers need and leaves their
+// addresses in the mailbox, where a peer finds them when it sends it the first message.
 
 #include <vector>
 
@@ -11,8 +11,8 @@
 namespace phalanx::ucx {
 
 // Opens shared memory to ranks of this host and the network to ranks of others, where there are
-// such ranks. SystemError.
+// such ranks. Waits for the ranks of this host only. SystemError; the mailbox's errors.
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
-                 const GatherTexts& gather);
+                 Mailbox& mailbox);
 
 }  // namespace phalanx::ucx

@@ -227,6 +227,11 @@ UcxTraffic Engine::network_traffic() {
   return network_traffic_;
 }
 
+int Engine::connections() {
+  Entry entry(*this);
+  return static_cast<int>(std::ranges::count(connected_, true));
+}
+
 void Engine::begin_busy(std::string what) {
   Entry entry(*this);
   busy_.push_back(what);
@@ -289,10 +294,7 @@ void Engine::wait(std::span<const OperationPointer> operations, Clock::time_poin
   // To be called however the wait ends.
   const auto leave = [&] {
     rank_waits_ = false;
-    if (waiting.reported) {
-      watch_.end_wait();
-      for (const auto& what : busy_) watch_.begin_busy(what);
-    }
+    if (waiting.reported) end_reported_wait();
     watch_.waited(Clock::now() - waiting.begin);
     if (!operations_.empty() && !failure_) kick_helper();
   };
@@ -348,11 +350,24 @@ std::optional<Engine::BrokenConnection> Engine::broken_connection(
                             operation.broken_->reason};
   }
   for (const int rank : operation.missing_ranks()) {
-    const Wires::Peer& peer = wires_.peers[static_cast<std::size_t>(rank)];
-    const char* const reason = peer.wire == nullptr ? nullptr : peer.wire->broken(rank);
+    const Wire* const wire = wires_.peers[static_cast<std::size_t>(rank)];
+    const char* const reason = wire == nullptr ? nullptr : wire->broken(rank);
     if (reason != nullptr) return BrokenConnection{rank, reason};
   }
   return std::nullopt;
+}
+
+// A waiting rank does not count as busy, so that ranks that wait for each other time out.
+void Engine::report_wait(const CallPlace& place, const std::vector<int>& missing) {
+  wait_is_reported_ = true;
+  for (std::size_t i = 0; i < busy_.size(); ++i) watch_.end_busy();
+  watch_.begin_wait(comm_place(place), missing);
+}
+
+void Engine::end_reported_wait() {
+  wait_is_reported_ = false;
+  watch_.end_wait();
+  for (const auto& what : busy_) watch_.begin_busy(what);
 }
 
 // Looks after a long wait: reports it to the watch, and ends it at its limit or if a connection
@@ -365,9 +380,7 @@ void Engine::check_wait(std::unique_lock<std::mutex>& lock, Waiting& waiting) {
   const Operation& operation = waiting.first();
   if (!waiting.reported) {
     waiting.reported = true;
-    // A waiting rank does not count as busy, so that ranks that wait for each other time out.
-    for (std::size_t i = 0; i < busy_.size(); ++i) watch_.end_busy();
-    watch_.begin_wait(comm_place(operation.place()), operation.missing_ranks());
+    report_wait(operation.place(), operation.missing_ranks());
   }
   if (moves_ != waiting.moves) {
     waiting.moves = moves_;
@@ -445,11 +458,10 @@ void Engine::fail(std::unique_lock<std::mutex>& lock, const CommError& error) no
 }
 
 void Engine::abort(std::string_view reason) noexcept {
+  // Before the lock, which the helper may hold while it waits for a peer that begins late.
+  if (!failure_known_.load(std::memory_order_acquire)) watch_.fail(reason);
   Entry entry(*this);
-  if (!failure_) {
-    watch_.fail(reason);
-    adopt_failure(std::nullopt);
-  }
+  if (!failure_) adopt_failure(std::nullopt);
   if (!failure_) {
     failure_.emplace(ErrorCode::kTemporary, CommPlace{.rank = rank_}, failed(rank_, reason));
   }

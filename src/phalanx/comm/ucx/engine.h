@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -27,14 +28,13 @@ namespace phalanx::ucx {
 
 using OperationPointer = std::shared_ptr<Operation>;
 
-// The wires of a rank, and which peer is reached by which wire.
+// The wires of a rank, which peer is reached by which wire, and where it listens.
 struct Wires {
   std::vector<std::unique_ptr<Wire>> wires{};
-  struct Peer {
-    Wire* wire = nullptr;  // null: this rank
-    std::string address{};
-  };
-  std::vector<Peer> peers{};  // by rank of the world
+  std::vector<Wire*> peers{};  // by rank of the world; null: this rank
+  // Called when a peer is first needed. It may wait until the peer has begun; an Error if a rank
+  // fails meanwhile.
+  std::function<std::string(int peer)> find_address{};
 };
 
 class Engine {
@@ -63,6 +63,8 @@ class Engine {
             Clock::time_point deadline = Clock::time_point::max());
   bool test(const Operation& operation);
   UcxTraffic network_traffic();
+  // How many peers this rank has exchanged messages with.
+  int connections();
   // This rank fails.
   void abort(std::string_view reason) noexcept;
   void begin_busy(std::string what);
@@ -112,7 +114,11 @@ class Engine {
   };
 
   // With the lock.
-  void connect(int peer);
+  void connect(int peer, const CallPlace& place);
+  std::string find_address(int peer, const CallPlace& place);
+  // A wait that the watch should know.
+  void report_wait(const CallPlace& place, const std::vector<int>& missing);
+  void end_reported_wait();
   bool progress();
   bool run_ready();
   void run_task(const OperationPointer& operation);
@@ -163,6 +169,7 @@ class Engine {
   UcxTraffic network_traffic_;
   int computing_ = 0;
   bool rank_waits_ = false;
+  bool wait_is_reported_ = false;
   bool helper_awake_ = false;
   bool kicked_ = false;
   bool stopping_ = false;

@@ -33,7 +33,7 @@ void Engine::say_goodbye(Clock::time_point deadline) {
   };
   for (std::size_t peer = 0; peer < connected_.size(); ++peer) {
     if (!connected_[peer]) continue;
-    Wire& wire = *wires_.peers[peer].wire;
+    Wire& wire = *wires_.peers[peer];
     const int other = static_cast<int>(peer);
     wire.send(other, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
     wire.receive(tag_of(other, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
@@ -43,12 +43,29 @@ void Engine::say_goodbye(Clock::time_point deadline) {
   for (Goodbye& bye : goodbyes_) bye.wire->cancel(bye);
 }
 
-void Engine::connect(int peer) {
+// The peer has left its address, unless it began later than this rank.
+std::string Engine::find_address(int peer, const CallPlace& place) {
+  const bool reports = !wait_is_reported_;
+  if (reports) report_wait(place, {peer});
+  const auto end = [&] {
+    if (reports) end_reported_wait();
+  };
+  try {
+    std::string address = wires_.find_address(peer);
+    end();
+    return address;
+  } catch (const Error& error) {
+    end();
+    throw CommError(error.code(), comm_place(place), error.what());
+  }
+}
+
+void Engine::connect(int peer, const CallPlace& place) {
   const auto index = static_cast<std::size_t>(peer);
   if (connected_[index]) return;
-  Wires::Peer& other = wires_.peers[index];
+  const std::string address = find_address(peer, place);
   try {
-    other.wire->connect(peer, other.address);
+    wires_.peers[index]->connect(peer, address);
   } catch (const std::runtime_error& error) {
     throw CommError(ErrorCode::kTemporary, {.rank = rank_},
                     fmt::format("rank {} cannot be reached: {}", peer, error.what()));
@@ -59,20 +76,20 @@ void Engine::connect(int peer) {
 void Engine::send(const CallPlace& place, int member, Lane lane, const void* data,
                   std::size_t bytes, MessageTransfer& message) {
   const int peer = place.group->world_rank(member);
-  connect(peer);
+  connect(peer, place);
   if (host(peer) != host(rank_)) {
     ++network_traffic_.messages;
     network_traffic_.bytes += static_cast<std::int64_t>(bytes);
   }
-  wires_.peers[static_cast<std::size_t>(peer)].wire->send(
+  wires_.peers[static_cast<std::size_t>(peer)]->send(
       peer, tag_of(rank_, place.group->id, place.number, lane), data, bytes, message);
 }
 
 void Engine::receive(const CallPlace& place, int member, Lane lane, void* data, std::size_t bytes,
                      MessageTransfer& message) {
   const int peer = place.group->world_rank(member);
-  connect(peer);
-  wires_.peers[static_cast<std::size_t>(peer)].wire->receive(
+  connect(peer, place);
+  wires_.peers[static_cast<std::size_t>(peer)]->receive(
       tag_of(peer, place.group->id, place.number, lane), data, bytes, message);
 }
 

@@ -7,13 +7,6 @@
 namespace phalanx::ucx {
 namespace {
 
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3;
-  return hash;
-}
-
 constexpr auto kLastKind = static_cast<std::uint8_t>(OperationKind::kMessage);
 constexpr auto kLastDType = static_cast<std::uint8_t>(DType::kU8);
 constexpr auto kLastReduction = static_cast<std::uint8_t>(Reduction::kMin);
@@ -54,7 +47,7 @@ Header header_of(const Call& call) {
           .root = call.root,
           .count = call.count,
           .key = call.key,
-          .split = call.kind == OperationKind::kSplit ? hash_of(call.split) : 0};
+          .split = call.split_digest};
 }
 
 std::string label_of(const CallPlace& place) {

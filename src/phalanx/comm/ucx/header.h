@@ -32,7 +32,7 @@ struct Header {
   std::int32_t root = 0;
   std::int64_t count = 0;
   std::uint64_t key = 0;         // all_to_all: elements for the receiver
-  std::uint64_t split = 0;       // hash of the split's text
+  std::uint64_t split = 0;       // digest of the split's groups
   std::uint32_t next_group = 0;  // split: the smallest id that the sender may use
   std::uint32_t text_bytes = 0;  // of the split's text, which follow
 };

@@ -22,11 +22,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "phalanx/base/test_support.h"
 #include "phalanx/comm/transport_test_support.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 
@@ -55,6 +58,38 @@ std::string get(int socket) {
   if (size > 0 && recv(socket, text.data(), size, MSG_WAITALL) != std::ssize(text)) return {};
   return text;
 }
+
+// The ranks' mailbox: a folder with a file for each text.
+class FileMailbox final : public Mailbox {
+ public:
+  FileMailbox(std::filesystem::path folder, const RankWatch& watch)
+      : folder_(std::move(folder)), watch_(watch) {}
+
+  void post(const std::string& name, std::string text) override {
+    const auto path = path_of(name);
+    std::ofstream(path.string() + ".new") << text;
+    std::filesystem::rename(path.string() + ".new", path);
+  }
+  std::string read(const std::string& name) override {
+    while (!std::filesystem::exists(path_of(name))) {
+      if (const auto failure = watch_.failure()) throw Error(failure->code, failure->reason);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ostringstream text;
+    text << std::ifstream(path_of(name)).rdbuf();
+    return text.str();
+  }
+  std::optional<std::string> take(const std::string& /*name*/) override { return std::nullopt; }
+
+ private:
+  std::filesystem::path path_of(std::string name) const {
+    std::ranges::replace(name, '/', '-');
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+  const RankWatch& watch_;
+};
 
 int number_of(const char* name) { return std::atoi(std::getenv(name)); }
 
@@ -99,17 +134,11 @@ TEST(UcxRank, DISABLED_Run) {
   // The test's reports about other ranks' ends.
   transports::SharedWatch watch(size);
   std::jthread listener;
-  const auto gather = [&](const std::string& mine) {
-    put(socket, mine);
-    std::vector<std::string> all;
-    for (int rank = 0; rank < size; ++rank) all.push_back(get(socket).substr(1));
-    return all;
-  };
+  FileMailbox mailbox(std::getenv("TEST_MAILBOX"), watch.end(index));
   std::string end = "done";
   try {
-    const auto world =
-        make_ucx_world(index, places_of(size, number_of("TEST_HOSTS")), {.network_device = "lo"},
-                       watch.end(index), [&](std::string mine) { return gather("=" + mine); });
+    const auto world = make_ucx_world(index, places_of(size, number_of("TEST_HOSTS")),
+                                      {.network_device = "lo"}, watch.end(index), mailbox);
     if (program == "fail") {
       listener = std::jthread([&, duplicate = dup(socket)] {
         const std::string culprit = get(duplicate);
@@ -144,22 +173,12 @@ class Processes {
   std::size_t size() const { return pids_.size(); }
   pid_t pid(std::size_t rank) const { return pids_[rank]; }
   void say(std::size_t rank, const std::string& text) const { put(sockets_[rank], text); }
-  // A rank's next text that is not meant for the other ranks.
+  // The next text of a rank, of all ranks.
   std::string hear(std::size_t rank) { return get(sockets_[rank]); }
-  // Passes texts between the ranks until all have sent another word; these words.
-  std::vector<std::string> carry() {
-    for (;;) {
-      std::vector<std::string> words;
-      bool all_texts = true;
-      for (const int socket : sockets_) {
-        words.push_back(get(socket));
-        all_texts = all_texts && words.back().starts_with('=');
-      }
-      if (!all_texts) return words;
-      for (const int socket : sockets_) {
-        for (const auto& word : words) put(socket, word);
-      }
-    }
+  std::vector<std::string> hear_all() {
+    std::vector<std::string> words;
+    for (const int socket : sockets_) words.push_back(get(socket));
+    return words;
   }
   void kill_rank(std::size_t rank) {
     kill(pids_[rank], SIGKILL);
@@ -172,9 +191,10 @@ class Processes {
     std::array<int, 2> pair{};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
     const std::vector<std::string> variables = {
-        fmt::format("TEST_SOCKET={}", pair[1]),  fmt::format("TEST_RANK={}", rank),
-        fmt::format("TEST_SIZE={}", size),       fmt::format("TEST_HOSTS={}", hosts),
-        fmt::format("TEST_PROGRAM={}", program), refused ? "TEST_REFUSED=1" : "TEST_ALLOWED=1"};
+        fmt::format("TEST_SOCKET={}", pair[1]),    fmt::format("TEST_RANK={}", rank),
+        fmt::format("TEST_SIZE={}", size),         fmt::format("TEST_HOSTS={}", hosts),
+        fmt::format("TEST_PROGRAM={}", program),   refused ? "TEST_REFUSED=1" : "TEST_ALLOWED=1",
+        "TEST_MAILBOX=" + mailbox_.path().string()};
     std::vector<char*> environment;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       environment.push_back(*variable);
@@ -212,6 +232,7 @@ class Processes {
     waitpid(pid, nullptr, 0);
   }
 
+  TemporaryDirectory mailbox_;
   std::vector<pid_t> pids_;
   std::vector<int> sockets_;
 };
@@ -268,7 +289,7 @@ TEST(ProcessesTest, OnOneHostNoPortIsOpenAndNoFileIsThere) {
   const auto before = shared_memory_files();
   {
     Processes ranks(3, 1, "leave");
-    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
     // Sockets of this process, which earlier tests may have left, are inherited.
     const auto inherited = network_sockets(::getpid());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -278,7 +299,7 @@ TEST(ProcessesTest, OnOneHostNoPortIsOpenAndNoFileIsThere) {
       EXPECT_THAT(own, testing::IsEmpty());
     }
     let_go(ranks);
-    EXPECT_THAT(ranks.carry(), testing::Each("done"));
+    EXPECT_THAT(ranks.hear_all(), testing::Each("done"));
   }
   EXPECT_THAT(files_left(before), testing::IsEmpty());
 }
@@ -286,17 +307,17 @@ TEST(ProcessesTest, OnOneHostNoPortIsOpenAndNoFileIsThere) {
 // Two ranks on each of two hosts.
 TEST(ProcessesTest, BothWaysAtTheSameTime) {
   Processes ranks(4, 2, "leave");
-  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
   EXPECT_THAT(network_sockets(ranks.pid(0)), testing::Not(testing::IsEmpty()));
   let_go(ranks);
-  EXPECT_THAT(ranks.carry(), testing::Each("done"));
+  EXPECT_THAT(ranks.hear_all(), testing::Each("done"));
 }
 
 TEST(ProcessesTest, MemoryThatMayNotBeReadIsCopiedTwice) {
   Processes ranks(2, 1, "leave", true);
-  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
   let_go(ranks);
-  EXPECT_THAT(ranks.carry(), testing::Each("done"));
+  EXPECT_THAT(ranks.hear_all(), testing::Each("done"));
 }
 
 class DeathTest : public testing::TestWithParam<int> {};
@@ -307,7 +328,7 @@ TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
   const auto before = shared_memory_files();
   for (int round = 0; round < 3; ++round) {
     Processes ranks(3, GetParam(), "fail");
-    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * round));
     ranks.kill_rank(1);
     for (const std::size_t other : {0, 2}) ranks.say(other, "1");
@@ -321,7 +342,7 @@ TEST_P(DeathTest, ARankThatIsKilledEndsTheOthersAndLeavesNothing) {
 // Without the watch: the others see the broken connection themselves, a little later.
 TEST(ProcessesTest, AConnectionThatBreaksEndsAWait) {
   Processes ranks(2, 2, "run");
-  EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+  EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
   ranks.kill_rank(1);
   EXPECT_THAT(ranks.hear(0), HasSubstr("the connection to rank 1 broke: "));
 }
@@ -331,7 +352,7 @@ TEST(ProcessesTest, RanksThatAreAllKilledLeaveNothing) {
   const auto before = shared_memory_files();
   {
     Processes ranks(3, 1, "run");
-    EXPECT_THAT(ranks.carry(), testing::Each("ready"));
+    EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) ranks.kill_rank(rank);
   }
   EXPECT_THAT(files_left(before), testing::IsEmpty());

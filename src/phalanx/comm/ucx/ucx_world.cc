@@ -66,9 +66,7 @@ class UcxCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
-    const OperationPointer operation = make({.kind = OperationKind::kSplit,
-                                             .count = std::ssize(groups),
-                                             .split = spell_split(name, groups)});
+    const OperationPointer operation = make(split_call(name, groups));
     operation->set_task(ucx::split(*operation, resources_->next_group));
     finish(operation);
     const std::uint32_t id = operation->next_group;
@@ -221,12 +219,18 @@ class UcxCommunicator final : public Communicator {
   std::map<int, std::uint64_t> sends_, receives_;  // by peer
 };
 
+Engine& engine_of(const Communicator& member) {
+  const auto* const end = dynamic_cast<const UcxCommunicator*>(&member);
+  PHALANX_CHECK(end != nullptr, "{} is not a group of ranks that are processes", member.name());
+  return end->engine();
+}
+
 }  // namespace
 }  // namespace ucx
 
 std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPlace>& places,
                                              const UcxOptions& options, RankWatch& watch,
-                                             const GatherTexts& gather) {
+                                             Mailbox& mailbox) {
   const int size = static_cast<int>(places.size());
   PHALANX_CHECK(rank >= 0 && rank < size && options.threads_per_rank > 0 && options.sum_block >= 2,
                 "rank {} of {} with {} threads that adds in blocks of {}", rank, size,
@@ -236,7 +240,7 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
   }
   const auto resources = std::make_shared<ucx::RankResources>();
   resources->engine = std::make_shared<ucx::Engine>(
-      rank, ucx::open_wires(rank, places, options, gather), places, options, watch);
+      rank, ucx::open_wires(rank, places, options, mailbox), places, options, watch);
   ucx::UcxGroup world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
   world.ranks.resize(places.size());
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
@@ -244,10 +248,10 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
       resources, std::make_shared<const ucx::UcxGroup>(std::move(world)));
 }
 
+int ucx_connections(const Communicator& member) { return ucx::engine_of(member).connections(); }
+
 UcxTraffic ucx_network_traffic(const Communicator& member) {
-  const auto* const end = dynamic_cast<const ucx::UcxCommunicator*>(&member);
-  PHALANX_CHECK(end != nullptr, "{} is not a group of processes", member.name());
-  return end->engine().network_traffic();
+  return ucx::engine_of(member).network_traffic();
 }
 
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,

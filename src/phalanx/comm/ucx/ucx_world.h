@@ -12,7 +12,7 @@
 
 #include "phalanx/comm/communicator.h"
 #include "phalanx/comm/sum_tree.h"
-#include "phalanx/rendezvous/gather_texts.h"
+#include "phalanx/rendezvous/mailbox.h"
 #include "phalanx/rendezvous/rank_place.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
@@ -28,11 +28,16 @@ struct UcxOptions {
   std::string network_device;
 };
 
-// Every rank calls it with the same places (by rank). `watch` must outlive the world. SystemError
-// if the transport cannot be opened.
+// Every rank calls it with the same places (by rank). Ranks leave their addresses in the mailbox
+// and connect when they exchange their first message, so a rank of a large world has few
+// connections. `watch` and `mailbox` must outlive the world. SystemError if the transport cannot be
+// opened.
 std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPlace>& places,
                                              const UcxOptions& options, RankWatch& watch,
-                                             const GatherTexts& gather);
+                                             Mailbox& mailbox);
+
+// How many ranks this rank of such a world has exchanged messages with.
+int ucx_connections(const Communicator& member);
 
 // What a rank has sent to ranks of other hosts so far, over all groups.
 struct UcxTraffic {

@@ -85,6 +85,45 @@ TEST(UcxWorldTest, SmallSumsOfManyRanksRunInRankOrder) {
       {}, 1 << 16);
 }
 
+// Some ranks have made more groups than others; the next groups have one id on all of their ranks,
+// and another id than earlier ones.
+TEST(UcxWorldTest, GroupsOfRanksWithDifferentPastsAreKeptApart) {
+  constexpr int kRanks = 11;
+  const auto pairs = [](int size) {
+    std::vector<std::vector<int>> groups;
+    for (int rank = 0; rank + 1 < size; rank += 2) groups.push_back({rank, rank + 1});
+    return groups;
+  };
+  run_ranks(
+      shared_memory_transport(), kRanks,
+      [&](Rank& rank) {
+        const auto few = rank.world.split(std::vector<std::vector<int>>{{4, 5, 6}}, "few");
+        std::vector<std::unique_ptr<Communicator>> made;
+        for (int i = 0; i < 3; ++i) {
+          made.push_back(few ? few->split(pairs(3), "of few") : nullptr);
+        }
+        for (const auto& [groups, name] :
+             {std::pair(std::vector<std::vector<int>>{{5, 0, 10}, {4, 9}, {6, 1}, {2, 3}}, "far"),
+              std::pair(pairs(kRanks), "near"), std::pair(pairs(kRanks), "near too")}) {
+          made.push_back(rank.world.split(groups, name));
+        }
+        std::vector<Tensor> tensors;
+        std::vector<Work> works;
+        for (std::size_t i = 0; i < made.size(); ++i) {
+          if (!made[i]) continue;
+          tensors.push_back(rank.tensor(DType::kF32, {static_cast<double>(i + 1)}));
+          works.push_back(made[i]->all_reduce(rank.context, tensors.back(), Reduction::kSum));
+        }
+        std::size_t work = 0;
+        for (std::size_t i = 0; i < made.size(); ++i) {
+          if (!made[i]) continue;
+          wait(rank, works[work]);
+          EXPECT_EQ(read_values(tensors[work++])[0], static_cast<double>(i + 1) * made[i]->size());
+        }
+      },
+      {.timeout = std::chrono::seconds(20)}, 1 << 16);
+}
+
 // More sums at once than there are scratch blocks.
 TEST(UcxWorldTest, SumsWaitForMemoryInAnyOrder) {
   constexpr std::int64_t kCount = 300001;
@@ -158,25 +197,94 @@ TEST(UcxWorldTest, ADeadlineIsNoFailure) {
 
 TEST(UcxWorldTest, ALonelyRankNeedsNoWire) {
   const auto watch = make_idle_watch();
-  const auto world = make_ucx_world(0, transports::places_of(1, 1), {}, *watch,
-                                    [](std::string mine) { return std::vector{std::move(mine)}; });
+  LocalMailbox mailbox;
+  const auto world = make_ucx_world(0, transports::places_of(1, 1), {}, *watch, mailbox);
   Rank rank(*world, 1 << 16);
   rank.world.barrier(rank.context);
   EXPECT_EQ(world->split(std::vector<std::vector<int>>{{0}}, "one")->size(), 1);
 }
 
-TEST(UcxWorldTest, WhatIsNoInvitationIsRefused) {
-  const auto watch = make_idle_watch();
-  for (const char* text :
-       {"", "1 2 3", "1 2 zz a. b.", "1 x 00 . .", "1 2 00 0. .", "1 2 00 00 00"}) {
-    const auto gather = [&](std::string mine) {
-      return std::vector<std::string>{std::move(mine), text};
-    };
+// A sample is looked at when the world is made, an address when the first message needs it.
+TEST(UcxWorldTest, WhatIsNoSampleOrAddressIsRefused) {
+  for (const char* text : {"", "1 2", "1 2 zz", "1 x 00", "1 2 00", "1 2 3 4"}) {
+    const auto watch = make_idle_watch();
+    LocalMailbox mailbox;
+    mailbox.post("sample/1", text);
     EXPECT_THAT(error_of<SystemError>(
-                    [&] { make_ucx_world(0, transports::places_of(2, 1), {}, *watch, gather); }),
+                    [&] { make_ucx_world(0, transports::places_of(2, 1), {}, *watch, mailbox); }),
                 HasSubstr("rank 1 says nothing that can be understood"))
         << text;
   }
+  for (const char* text : {"", "00.", ".00 .00", "0. .", "zz. .", ". zz.", ". . ."}) {
+    const auto watch = make_idle_watch();
+    LocalMailbox mailbox;
+    mailbox.post("address/1", text);
+    const auto world =
+        make_ucx_world(0, transports::places_of(2, 2), {.network_device = "lo"}, *watch, mailbox);
+    Rank rank(*world, 1 << 16);
+    EXPECT_THAT(error_of<CommError>([&] { rank.world.barrier(rank.context); }),
+                HasSubstr("rank 1 says nothing that can be understood"))
+        << text;
+  }
+}
+
+TEST(UcxWorldTest, ARankThatListensElsewhereIsNamed) {
+  const auto watch = make_idle_watch();
+  LocalMailbox mailbox;
+  mailbox.post("address/1", "00. .");
+  const auto world =
+      make_ucx_world(0, transports::places_of(2, 2), {.network_device = "lo"}, *watch, mailbox);
+  Rank rank(*world, 1 << 16);
+  EXPECT_EQ(error_of<CommError>([&] { rank.world.barrier(rank.context); }),
+            "rank 1 does not listen on the network");
+}
+
+// Rank 1 never begins; the watch finds out.
+TEST(UcxWorldTest, AFailureEndsTheWaitForAPeerThatHasNotBegun) {
+  SharedWatch watch(2);
+  const auto world = make_ucx_world(0, transports::places_of(2, 2), {.network_device = "lo"},
+                                    watch.end(0), watch.mailbox());
+  std::jthread watcher([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    watch.fail(1, ErrorCode::kHang, "rank 1 (host n02) has not moved for 5 s");
+  });
+  Rank rank(*world, 1 << 16);
+  try {
+    rank.world.barrier(rank.context);
+    ADD_FAILURE() << "did not throw";
+  } catch (const CommError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kHang);
+    EXPECT_EQ(error.place().rank, 1);
+    EXPECT_STREQ(error.what(), "rank 1 (host n02) has not moved for 5 s");
+  }
+  EXPECT_THAT(watch.waits(), testing::Contains("rank 0 in world: barrier for rank 1"));
+}
+
+// 2 x 2 x 4 ranks split as in a run: nobody talks to all.
+TEST(UcxWorldTest, RanksConnectOnlyToThoseThatTheyTalkTo) {
+  constexpr int kRanks = 16;
+  std::vector<std::vector<int>> tensors(8), datas(4), pipelines(8);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    tensors[static_cast<std::size_t>(rank / 2)].push_back(rank);
+    datas[static_cast<std::size_t>(rank % 2 + rank / 8 * 2)].push_back(rank);
+    pipelines[static_cast<std::size_t>(rank % 8)].push_back(rank);
+  }
+  run_ranks(
+      shared_memory_transport(), kRanks,
+      [&](Rank& rank) {
+        EXPECT_EQ(ucx_connections(rank.world), 0);
+        for (const auto& groups : {tensors, datas, pipelines}) {
+          const auto group = rank.world.split(groups, "group");
+          const Tensor sum = rank.tensor(DType::kF32, {1.0});
+          wait(rank, group->all_reduce(rank.context, sum, Reduction::kSum));
+          EXPECT_EQ(read_values(sum)[0], group->size());
+        }
+        rank.world.barrier(rank.context);
+        // Splits: 1, 2, 4 and 8 ahead and behind. Of the groups only one member is elsewhere, 6
+        // away.
+        EXPECT_LE(ucx_connections(rank.world), 8);
+      },
+      {}, 1 << 16);
 }
 
 TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
