@@ -223,6 +223,10 @@ class Coordinator {
   ServerCore core;
 
  private:
+  void run_first(std::function<void()> event) {
+    waiting_.push_front(std::move(event));
+    if (waiting_.size() == 1 && !is_busy_) serve();
+  }
   void serve() {
     is_busy_ = true;
     agenda_.after(cost_ + std::exchange(pause_, Duration{}), [this] {
@@ -262,7 +266,8 @@ class Coordinator {
     next_tick_ = time;
     agenda_.at(time, [this, generation = ++tick_generation_] {
       if (generation != tick_generation_) return;
-      run([this, generation] {
+      // Before the bytes that wait, which is the worst for those who sent them.
+      run_first([this, generation] {
         if (generation != tick_generation_) return;
         ++ticks_;
         core.tick(agenda_.now());
