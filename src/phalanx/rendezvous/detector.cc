@@ -73,6 +73,7 @@ class Detector::State {
   std::vector<std::string> slow_ranks() { return std::exchange(slow_lines_, {}); }
   std::vector<std::string> warnings() { return std::exchange(warnings_, {}); }
   std::string busy_ranks(TimePoint now) const;
+  std::uint64_t visited() const { return visited_; }
 
  private:
   // The first rank that was lost or failed.
@@ -97,6 +98,13 @@ class Detector::State {
   std::vector<rendezvous::GraphRank> graph(TimePoint now, Clock::duration limit) const;
 
   Limits limits_;
+  // All ranks, to look at each.
+  const rendezvous::States& all() const {
+    visited_ += states_.size();
+    return states_;
+  }
+
+  mutable std::uint64_t visited_ = 0;
   rendezvous::States states_;
   rendezvous::SlowRanks slow_;
   std::vector<std::string> slow_lines_;
@@ -139,6 +147,7 @@ ObservedRank& Detector::State::state_of(int rank) {
 void Detector::State::account_for_own_gap(TimePoint now) {
   if (!last_judge_ || now - *last_judge_ <= rendezvous::kOwnGap) return;
   const Clock::duration gap = now - *last_judge_;
+  visited_ += states_.size();
   for (ObservedRank& state : states_) {
     state.last_heard = std::min(now, state.last_heard + gap);
     state.last_moved = std::min(now, state.last_moved + gap);
@@ -156,6 +165,7 @@ void Detector::State::on_joined(int rank, int pid, TimePoint now) {
   --absent_;
   if (!all_joined()) return;
   // Ranks have nothing to do while others are missing: their times begin now.
+  visited_ += states_.size();
   for (ObservedRank& other : states_) other.last_heard = other.last_moved = now;
 }
 
@@ -236,7 +246,7 @@ bool Detector::State::same_host(int first, int second) const {
 
 // Whether `ranks` are all ranks of one host that has several.
 bool Detector::State::are_whole_host(const std::vector<int>& ranks) const {
-  const auto of_host = std::ranges::count_if(states_, [&](const ObservedRank& state) {
+  const auto of_host = std::ranges::count_if(all(), [&](const ObservedRank& state) {
     return state.place.host == states_[ranks.front()].place.host;
   });
   return ranks.size() > 1 && of_host == static_cast<std::ptrdiff_t>(ranks.size()) &&
@@ -247,7 +257,7 @@ Verdict Detector::State::verdict(std::vector<int> culprits, ErrorCode code, std:
                                  TimePoint now) {
   judged_ = true;
   Verdict verdict;
-  verdict.report = rendezvous::report_text(states_, culprits, now);
+  verdict.report = rendezvous::report_text(all(), culprits, now);
   const ObservedRank& first = states_[culprits.front()];
   const bool is_still = code != ErrorCode::kTemporary && !is_stale(first, now);
   verdict.host = first.place.host_name;
@@ -269,7 +279,7 @@ Verdict Detector::State::failure_verdict(TimePoint now) {
   // When a host loses its power or network, its connections end one after the other, but by then
   // all of its ranks have been silent for a while.
   std::vector<int> culprits = {first};
-  for (const ObservedRank& other : states_) {
+  for (const ObservedRank& other : all()) {
     if (other.place.rank == first || !same_host(other.place.rank, first)) continue;
     if (other.life == Life::kLost || (other.is_here() && is_stale(other, now)))
       culprits.push_back(other.place.rank);
@@ -284,13 +294,13 @@ std::optional<Verdict> Detector::State::silence_verdict(TimePoint now) {
   const auto silent_for = [&](const ObservedRank& state, Clock::duration limit) {
     return state.is_here() && now - state.last_heard > limit;
   };
-  if (std::ranges::none_of(states_, [&](const ObservedRank& state) {
+  if (std::ranges::none_of(all(), [&](const ObservedRank& state) {
         return silent_for(state, silence_limit(state));
       }))
     return std::nullopt;
   // Ranks that fell silent at the same time.
   std::vector<int> culprits;
-  for (const ObservedRank& state : states_)
+  for (const ObservedRank& state : all())
     if (silent_for(state, limit_of_further_culprits(silence_limit(state))))
       culprits.push_back(state.place.rank);
   std::ranges::stable_sort(culprits, {}, [&](int rank) { return states_[rank].last_heard; });
@@ -307,7 +317,7 @@ Detector::Clock::duration Detector::State::silence_limit(const ObservedRank& sta
 // The largest limit of all ranks; nothing if a rank has no limit.
 std::optional<Detector::Clock::duration> Detector::State::still_limit() const {
   Clock::duration limit{};
-  for (const ObservedRank& state : states_) {
+  for (const ObservedRank& state : all()) {
     if (!state.is_here()) continue;
     if (!state.heartbeat.still_limit) {
       limit = std::max<Clock::duration>(limit, limits_.still);
@@ -323,7 +333,7 @@ std::optional<Detector::Clock::duration> Detector::State::still_limit() const {
 std::vector<rendezvous::GraphRank> Detector::State::graph(TimePoint now,
                                                           Clock::duration limit) const {
   using Kind = rendezvous::GraphRank::Kind;
-  std::vector<rendezvous::GraphRank> ranks(states_.size());
+  std::vector<rendezvous::GraphRank> ranks(all().size());
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const ObservedRank& state = states_[i];
     rendezvous::GraphRank& rank = ranks[i];
@@ -350,7 +360,7 @@ std::optional<Verdict> Detector::State::stillness_verdict(TimePoint now) {
   const auto is_still = [&](const ObservedRank& state) {
     return state.is_here() && now - state.last_moved > limit;
   };
-  if (std::ranges::none_of(states_, is_still)) return std::nullopt;
+  if (std::ranges::none_of(all(), is_still)) return std::nullopt;
   // While all are excused, the graph changes with their heartbeats only.
   if (last_excused_ && now - *last_excused_ < rendezvous::kHeartbeatPeriod) return std::nullopt;
   std::vector<int> culprits = rendezvous::find_culprits(graph(now, limit));
@@ -379,7 +389,7 @@ std::optional<Verdict> Detector::State::judge(TimePoint now) {
 std::string Detector::State::busy_ranks(TimePoint now) const {
   std::string text;
   std::size_t busy = 0;
-  for (const ObservedRank& state : states_) {
+  for (const ObservedRank& state : all()) {
     if (!state.is_here() || !state.is_busy()) continue;
     if (++busy > kMaxBusyNamed) continue;
     text += fmt::format("{}rank {}, which has been {} for {:.0f} s", busy == 1 ? "" : "; ",
@@ -431,6 +441,8 @@ std::optional<Verdict> Detector::judge(Clock::time_point now) {
 std::vector<std::string> Detector::slow_ranks() { return state_->slow_ranks(); }
 
 std::vector<std::string> Detector::warnings() { return state_->warnings(); }
+
+std::uint64_t Detector::visited() const { return state_->visited(); }
 
 std::string Detector::busy_ranks(Clock::time_point now) const { return state_->busy_ranks(now); }
 

@@ -71,6 +71,9 @@ class Detector {
   // busy.
   std::string busy_ranks(Clock::time_point now) const;
 
+  // How many ranks the functions that look at all of them have looked at, for tests.
+  std::uint64_t visited() const;
+
  private:
   class State;
   std::unique_ptr<State> state_;

@@ -73,13 +73,17 @@ bool Gate::has_room(Clock::time_point now) const {
   return *room_at_ <= now;
 }
 
+bool Gate::is_suspect(const std::string& address, Clock::time_point now) const {
+  const auto known = records_.find(address);
+  return known != records_.end() && now - known->second.last < limits_.suspicion;
+}
+
 Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point now,
                          std::optional<Id>& evicted) {
   evicted.reset();
   // Only addresses with failed hellos have a record, and limits.
-  const auto known = records_.find(address);
-  const bool suspect = known != records_.end() && now - known->second.last < limits_.suspicion;
-  if (suspect && allowance(known->second, now) < 1) return Answer::kRefuse;
+  const bool suspect = is_suspect(address, now);
+  if (suspect && allowance(records_.at(address), now) < 1) return Answer::kRefuse;
   const auto count = counts_.find(address);
   Entry leaving = pending_.end();
   if (suspect && count != counts_.end() && count->second >= limits_.pending_of_suspect) {

@@ -77,6 +77,8 @@ class Gate {
   std::optional<Id> overdue(Clock::time_point now) const;
 
   std::size_t pending() const { return pending_.size(); }
+  // Whether hellos of the address have failed lately.
+  bool is_suspect(const std::string& address, Clock::time_point now) const;
 
  private:
   using Counts = std::unordered_map<std::string, std::size_t>;

@@ -260,9 +260,9 @@ bool Joiner::ask_to_join() {
   const bool answered = wait_until(deadline_ + kJoinSlack, over);
   if (attempt_->roll_call()) roll_call_ = attempt_->roll_call();
   if (const std::optional<Welcome>& welcome = attempt_->welcome()) {
-    if (static_cast<int>(welcome->places.size()) != environment_.world_size) {
+    if (welcome->places.ranks() != environment_.world_size) {
       throw UnavailableError("the coordinator at {} counts {} places instead of {}", address_text_,
-                             welcome->places.size(), environment_.world_size);
+                             welcome->places.ranks(), environment_.world_size);
     }
     return true;
   }

@@ -39,8 +39,9 @@ class ConnectedMember : public Member, private MemberCore::Host {
         work_(context_->get_executor()),
         timer_(*context_),
         dialer_(*context_, over.address),
-        core_(*this, dialer_, options_, std::move(over.joined)) {
-    if (core_.is_one_host() && device_ == "lo") device_.clear();
+        core_(*this, dialer_, options_, std::move(over.joined)),
+        places_(core_.places().places()) {
+    if (core_.places().hosts() == 1 && device_ == "lo") device_.clear();
     activity_.limit(options_.silence_limit, options_.still_limit);
     asio::post(*context_, [this] {
       arm_timer();
@@ -102,7 +103,7 @@ class ConnectedMember : public Member, private MemberCore::Host {
 
   // ---- exchanges of texts
 
-  const std::vector<RankPlace>& places() const override { return core_.places(); }
+  const std::vector<RankPlace>& places() const override { return places_; }
   const std::string& network_device() const override { return device_; }
   std::vector<std::string> gather(std::string mine) override {
     PHALANX_CHECK(mine.size() <= kLongestGathered, "a gathered text of {} bytes", mine.size());
@@ -171,6 +172,7 @@ class ConnectedMember : public Member, private MemberCore::Host {
   asio::steady_timer timer_;
   SocketDialer dialer_;
   MemberCore core_;
+  const std::vector<RankPlace> places_;  // used by any thread
   bool stuck_reported_ = false;
 
   mutable std::mutex mutex_{};

@@ -1,6 +1,5 @@
 #include "phalanx/rendezvous/member_core.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -14,7 +13,7 @@ MemberCore::MemberCore(Host& host, Dialer& dialer, const MemberOptions& options,
       places_(std::move(joined.welcome.places)),
       coordinator_(std::move(joined.welcome.coordinator)),
       coordinator_rank_(joined.welcome.coordinator_rank),
-      round_reader_(static_cast<int>(places_.size())),
+      round_reader_(places_.ranks()),
       link_(dialer, options, std::move(joined),
             {.now = [this] { return host_.now(); },
              .on_message = [this](ControlMessage&& message) { on_message(std::move(message)); },
@@ -27,16 +26,10 @@ MemberCore::MemberCore(Host& host, Dialer& dialer, const MemberOptions& options,
                  }}),
       last_tick_(host.now()) {
   const int own = options.environment.rank;
-  const bool is_near = own < std::ssize(places_) &&
-                       places_[static_cast<std::size_t>(own)].host == places_.front().host;
+  const bool is_near = own < places_.ranks() && places_.host_of(own) == 0;
   // A coordinator that is connected and silent for so long hangs.
   const std::chrono::milliseconds usual = is_near ? kSilenceLimit : kFarSilenceLimit;
   link_.set_silence_limit(options.silence_limit ? milliseconds_of(*options.silence_limit) : usual);
-}
-
-bool MemberCore::is_one_host() const {
-  return std::all_of(places_.begin(), places_.end(),
-                     [](const RankPlace& place) { return place.host == 0; });
 }
 
 void MemberCore::begin() {

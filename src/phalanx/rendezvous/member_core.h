@@ -54,8 +54,7 @@ class MemberCore {
   MemberCore(const MemberCore&) = delete;
   MemberCore& operator=(const MemberCore&) = delete;
 
-  const std::vector<RankPlace>& places() const { return places_; }
-  bool is_one_host() const;
+  const PlaceList& places() const { return places_; }
 
   // Sends the first heartbeat, and handles the messages that came together with the welcome.
   void begin();
@@ -76,7 +75,7 @@ class MemberCore {
 
   Host& host_;
   const bool has_silence_limit_;  // of its own
-  const std::vector<RankPlace> places_;
+  const PlaceList places_;
   const std::string coordinator_;
   const int coordinator_rank_;
   RoundReader round_reader_;

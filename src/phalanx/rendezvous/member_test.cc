@@ -185,7 +185,8 @@ class SilentCoordinator {
     while (handshake.state() == HandshakeState::kPending) send(handshake.receive(receive()));
     FrameSealer sealer(handshake.keys().of_server);
     receive();  // the request to join
-    send(sealer.seal_all(encode(Welcome{"rank 0 (host n01, pid 1)", 0, {{0, 1, 0, 0, 1, "n01"}}})));
+    send(sealer.seal_all(
+        encode(Welcome{"rank 0 (host n01, pid 1)", 0, PlaceList({{0, 1, 0, 0, 1, "n01"}})})));
   }
 
   const Secret& secret_;

@@ -30,6 +30,7 @@ void Members::send_to(int number, const ControlMessage& message) const {
 
 void Members::send_to_all(const ControlMessage& message, bool may_be_dropped) const {
   const auto bytes = std::make_shared<const std::string>(encode(message));
+  visited_ += records_.size();
   for (int number = 0; number < options_.size; ++number) {
     // A member that is cut off gets it when it reconnects.
     const bool may_come_back = options_.over_network && !may_be_dropped && roster_.has(number);
@@ -57,6 +58,7 @@ std::optional<Refusal> Members::join(int number, const JoinRequest& join, Clock:
 
 void Members::welcome_all(Clock::time_point now) {
   const std::vector<RankPlace> places = roster_.places();
+  visited_ += records_.size();
   for (Record& each : records_) each.last_heard = now;
   if (options_.noun == "rank") {
     detector_.emplace(places, options_.limits);
@@ -64,7 +66,7 @@ void Members::welcome_all(Clock::time_point now) {
       detector_->on_joined(number, roster_.member(number).pid, now);
     }
   }
-  send_to_all(Welcome{options_.coordinator, options_.coordinator_rank, places});
+  send_to_all(Welcome{options_.coordinator, options_.coordinator_rank, PlaceList(places)});
 }
 
 void Members::on_message(int number, ControlMessage&& message, Clock::time_point now) {
@@ -179,6 +181,7 @@ void Members::account_for_own_gap(Clock::time_point now) {
   const auto gap = now - last_judge_.value_or(now);
   last_judge_ = now;
   if (gap <= kOwnGap) return;
+  visited_ += records_.size();
   for (Record& each : records_) each.last_heard = std::min(now, each.last_heard + gap);
   for (auto& [number, loss] : losses_) loss.due += gap;
 }
@@ -203,6 +206,7 @@ void Members::on_process_end(int number, const std::string& how, Clock::time_poi
 }
 
 void Members::on_node_lost(int node, const std::string& how, Clock::time_point now) {
+  visited_ += records_.size();
   for (int number = 0; number < options_.size; ++number) {
     if (roster_.has(number) && roster_.member(number).node == node && !record(number).left) {
       add_loss(number, how, now + options_.exit_report_wait);
@@ -225,6 +229,7 @@ void Members::process_losses(Clock::time_point now, bool all) {
   if (!all && next_due_ > now) return;
   std::vector<std::pair<int, Loss>> due;
   next_due_ = Clock::time_point::max();
+  visited_ += losses_.size();
   for (auto entry = losses_.begin(); entry != losses_.end();) {
     if (all || entry->second.due <= now) {
       due.emplace_back(entry->first, std::move(entry->second));
@@ -256,6 +261,7 @@ void Members::process_failure(int number, const std::string& reason, Clock::time
   // A member that was lost before this report failed first. One that may still reconnect is waited
   // for.
   Clock::time_point due = now;
+  visited_ += losses_.size();
   for (const auto& [other, loss] : losses_) {
     if (options_.over_network && loss.due <= now + kReconnectWait) due = std::max(due, loss.due);
   }
@@ -354,6 +360,7 @@ void Members::abandon(const std::string& why) {
 
 bool Members::is_over() const {
   if (verdict_) return true;
+  visited_ += records_.size();
   // A member that is cut off may reconnect.
   const auto is_here = [](const Record& m) { return m.connected && !m.left; };
   return losses_.empty() && std::none_of(records_.begin(), records_.end(), is_here);

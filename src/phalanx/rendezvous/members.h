@@ -94,6 +94,10 @@ class Members {
   // Whether a loss is due within kUrgentBefore.
   bool is_urgent(Clock::time_point now) const;
   const Roster& roster() const { return roster_; }
+  // How many members the functions that look at all of them have looked at, for tests.
+  std::uint64_t visited() const {
+    return visited_ + roster_.visited() + (detector_ ? detector_->visited() : 0);
+  }
 
  private:
   struct Loss {
@@ -149,6 +153,7 @@ class Members {
   std::optional<Detector> detector_{};  // of ranks, when all have joined
   std::optional<Verdict> verdict_{};    // the first
   bool verdict_returned_ = false;       // by judge()
+  mutable std::uint64_t visited_ = 0;
   Clock::time_point begin_;
   Clock::time_point roll_called_;  // the last time
 };

@@ -59,7 +59,7 @@ struct Writer {
     header = {{"type", "welcome"},
               {"coordinator", cut(welcome.coordinator)},
               {"hosted_by", welcome.coordinator_rank}};
-    texts = places_text(welcome.places);
+    texts = welcome.places.text();
   }
   void operator()(const RoundResult& result) {
     json runs = json::array();
@@ -183,7 +183,7 @@ RoundPart read_part(const json& header, std::string_view texts) {
 
 Welcome read_welcome(const json& header, std::string_view texts) {
   return {text_field(header, "coordinator"), small(header, "hosted_by", -1),
-          read_places(std::string(texts))};
+          PlaceList::read(std::string(texts))};
 }
 
 RoundResult read_result(const json& header, std::string_view texts) {

@@ -14,7 +14,7 @@
 
 #include "phalanx/rendezvous/heartbeat.h"
 #include "phalanx/rendezvous/mailbox.h"
-#include "phalanx/rendezvous/rank_place.h"
+#include "phalanx/rendezvous/place_list.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx::rendezvous {
@@ -82,7 +82,7 @@ struct Refusal {
 struct Welcome {
   std::string coordinator{};  // "rank 0 (host n01, pid 4711)"
   int coordinator_rank = -1;  // whose process hosts it; -1: a launcher
-  std::vector<RankPlace> places{};
+  PlaceList places{};
 };
 
 // The texts of a round, in as few bytes as may be: members that have the same text share it, and in

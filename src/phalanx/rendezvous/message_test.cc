@@ -96,10 +96,11 @@ TEST(ControlMessage, ComesBackAsItWas) {
   EXPECT_EQ(refusal.code, ErrorCode::kUnavailable);
   EXPECT_TRUE(refusal.later);
   const Welcome welcome =
-      through(Welcome{"rank 0", 0, {{0, 2, 0, 0, 1, "a"}, {1, 2, 1, 0, 1, "b"}}});
-  EXPECT_EQ(welcome.places[1].host, 1);
-  EXPECT_EQ(welcome.places[1].rank, 1);
-  EXPECT_EQ(welcome.places[1].host_name, "b");
+      through(Welcome{"rank 0", 0, PlaceList({{0, 2, 0, 0, 1, "a"}, {1, 2, 1, 0, 1, "b"}})});
+  EXPECT_EQ(welcome.coordinator, "rank 0");
+  EXPECT_EQ(welcome.places.places()[1].host, 1);
+  EXPECT_EQ(welcome.places.places()[1].rank, 1);
+  EXPECT_EQ(welcome.places.places()[1].host_name, "b");
   EXPECT_EQ(through(Ping{"1/2", "rank 0"}).busy, "rank 0");
   const Failed failed = through(Failed{{3, ErrorCode::kHang, "why"}, false});
   EXPECT_EQ(failed.failure.rank, 3);
@@ -162,7 +163,7 @@ TEST(ControlMessage, AnyChangeIsReadOrRefused) {
   const std::vector<std::string> seeds = {
       encode(heartbeat), encode(JoinRequest{8, 1, 2, 4, 4711, "n02", "boot/1"}),
       encode(RoundResult{1, {}, {{0, 2, "one"}, {2, 1, "two"}}}),
-      encode(Welcome{"rank 0", 0, {{0, 1, 0, 0, 1, "a"}}})};
+      encode(Welcome{"rank 0", 0, PlaceList({{0, 1, 0, 0, 1, "a"}})})};
   int read = 0;
   for (int round = 0; round < 10000; ++round) {
     std::string bytes = seeds[static_cast<std::size_t>(round) % seeds.size()];

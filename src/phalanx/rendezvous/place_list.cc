@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "phalanx/base/error.h"
 
@@ -18,28 +18,6 @@ using nlohmann::json;
 constexpr std::size_t kLongestName = 4096;
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
 constexpr std::size_t kMostDigits = 9;
-
-// Successive ranks: `each` on every one of `hosts` hosts from `first` on.
-struct RankRun {
-  int first, hosts, each;
-};
-
-std::vector<RankRun> runs_of(const std::vector<RankPlace>& places) {
-  std::vector<RankRun> runs;
-  for (std::size_t rank = 0; rank < places.size();) {
-    const int host = places[rank].host;
-    int each = 0;
-    while (rank < places.size() && places[rank].host == host) ++each, ++rank;
-    const bool goes_on =
-        !runs.empty() && runs.back().each == each && runs.back().first + runs.back().hosts == host;
-    if (goes_on) {
-      ++runs.back().hosts;
-    } else {
-      runs.push_back({host, 1, each});
-    }
-  }
-  return runs;
-}
 
 // "n0042" is a prefix and a number of 4 digits.
 struct NumberedName {
@@ -63,27 +41,6 @@ std::string name_of(const std::string& prefix, std::size_t digits, std::int64_t 
   return fmt::format("{}{:0{}d}", prefix, number, digits);
 }
 
-// Names in a row that are numbered without a gap: [prefix, digits, first, count].
-json names_json(const std::vector<std::string>& names) {
-  json list = json::array();
-  for (std::size_t at = 0; at < names.size();) {
-    const NumberedName first = numbered(names[at]);
-    std::size_t end = at + 1;
-    while (first.digits > 0 && end < names.size() &&
-           names[end] == name_of(first.prefix, first.digits,
-                                 first.number + static_cast<std::int64_t>(end - at))) {
-      ++end;
-    }
-    if (end - at > 1) {
-      list.push_back({first.prefix, first.digits, first.number, end - at});
-    } else {
-      list.push_back(names[at]);
-    }
-    at = end;
-  }
-  return list;
-}
-
 [[noreturn]] void refuse_places() {
   throw UnavailableError("a list of places that cannot be read");
 }
@@ -101,62 +58,104 @@ std::string place_text(const json& value) {
   return value.get<std::string>();
 }
 
-std::vector<std::string> read_names(const json& list) {
-  std::vector<std::string> names;
-  for (const json& entry : list) {
-    if (entry.is_string()) {
-      names.push_back(place_text(entry));
-      continue;
-    }
-    if (!entry.is_array() || entry.size() != 4) refuse_places();
-    const std::string prefix = place_text(entry[0]);
-    const auto digits = static_cast<std::size_t>(place_integer(entry[1], 1, kMostDigits));
-    const std::int64_t first = place_integer(entry[2], 0, std::numeric_limits<std::int32_t>::max());
-    const std::int64_t count = place_integer(entry[3], 1, kMostRanks - std::ssize(names));
-    for (std::int64_t at = 0; at < count; ++at)
-      names.push_back(name_of(prefix, digits, first + at));
-  }
-  return names;
-}
-
 }  // namespace
 
-std::string places_text(const std::vector<RankPlace>& places) {
-  json runs = json::array();
-  for (const RankRun& run : runs_of(places)) runs.push_back({run.first, run.hosts, run.each});
-  std::vector<std::string> names;
-  for (const RankPlace& place : places) {
-    if (place.host == std::ssize(names)) names.push_back(place.host_name.substr(0, kLongestName));
+PlaceList::PlaceList(const std::vector<RankPlace>& places)
+    : ranks_(static_cast<int>(places.size())) {
+  for (std::size_t rank = 0; rank < places.size();) {
+    const int host = places[rank].host;
+    if (host == hosts_) {
+      ++hosts_;
+      const std::string name = places[rank].host_name.substr(0, kLongestName);
+      const bool goes_on = !names_.empty() && names_.back().digits > 0 &&
+                           name == name_of(names_.back().prefix, names_.back().digits,
+                                           names_.back().first + names_.back().count);
+      if (goes_on) {
+        ++names_.back().count;
+      } else {
+        NumberedName numbers = numbered(name);
+        names_.push_back({std::move(numbers.prefix), numbers.digits, numbers.number, 1});
+      }
+    }
+    int each = 0;
+    while (rank < places.size() && places[rank].host == host) ++each, ++rank;
+    const bool goes_on = !runs_.empty() && runs_.back().each == each &&
+                         runs_.back().first + runs_.back().hosts == host;
+    if (goes_on) {
+      ++runs_.back().hosts;
+    } else {
+      runs_.push_back({host, 1, each});
+    }
   }
-  return json{{"runs", std::move(runs)}, {"names", names_json(names)}}.dump(
+}
+
+std::string PlaceList::text() const {
+  json runs = json::array();
+  for (const Ranks& run : runs_) runs.push_back({run.first, run.hosts, run.each});
+  json names = json::array();
+  for (const Names& run : names_) names.push_back({run.prefix, run.digits, run.first, run.count});
+  return json{{"runs", std::move(runs)}, {"names", std::move(names)}}.dump(
       -1, ' ', false, json::error_handler_t::replace);
 }
 
-std::vector<RankPlace> read_places(const std::string& list) {
-  const json object = json::parse(list, nullptr, false);
+PlaceList PlaceList::read(const std::string& text) {
+  const json object = json::parse(text, nullptr, false);
   if (!object.is_object() || !object.contains("runs") || !object.contains("names")) refuse_places();
   const json& runs = object["runs"];
-  if (!runs.is_array() || runs.empty() || !object["names"].is_array()) refuse_places();
-  const std::vector<std::string> names = read_names(object["names"]);
-  const std::int64_t hosts = std::ssize(names);
-  std::vector<int> sizes(names.size(), 0);
-  std::vector<RankPlace> places;
+  const json& names = object["names"];
+  if (!runs.is_array() || runs.empty() || !names.is_array()) refuse_places();
+  PlaceList list;
+  for (const json& run : names) {
+    if (!run.is_array() || run.size() != 4) refuse_places();
+    const auto digits = static_cast<std::size_t>(place_integer(run[1], 0, kMostDigits));
+    list.names_.push_back(
+        {place_text(run[0]), digits,
+         place_integer(run[2], 0, std::numeric_limits<std::int32_t>::max()),
+         static_cast<int>(place_integer(run[3], 1, digits == 0 ? 1 : kMostRanks - list.hosts_))});
+    list.hosts_ += list.names_.back().count;
+  }
   for (const json& run : runs) {
     if (!run.is_array() || run.size() != 3) refuse_places();
-    const std::int64_t first = place_integer(run[0], 0, hosts - 1);
-    const std::int64_t count = place_integer(run[1], 1, hosts - first);
+    const std::int64_t first = place_integer(run[0], 0, list.hosts_ - 1);
+    const std::int64_t count = place_integer(run[1], 1, list.hosts_ - first);
     const std::int64_t each = place_integer(run[2], 1, kMostRanks);
-    if (count * each > kMostRanks - std::ssize(places)) refuse_places();
-    for (std::int64_t at = 0; at < count * each; ++at) {
-      const auto host = static_cast<std::size_t>(first + at / each);
-      places.push_back({static_cast<int>(places.size()), 0, static_cast<int>(host), sizes[host]++,
-                        1, names[host]});
+    if (count * each > kMostRanks - list.ranks_) refuse_places();
+    list.runs_.push_back(
+        {static_cast<int>(first), static_cast<int>(count), static_cast<int>(each)});
+    list.ranks_ += static_cast<int>(count * each);
+  }
+  return list;
+}
+
+int PlaceList::host_of(int rank) const {
+  PHALANX_CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
+  int begin = 0;
+  for (const Ranks& run : runs_) {
+    if (rank < begin + run.hosts * run.each) return run.first + (rank - begin) / run.each;
+    begin += run.hosts * run.each;
+  }
+  PHALANX_CHECK(false, "rank {} has no host", rank);
+}
+
+std::vector<RankPlace> PlaceList::places() const {
+  std::vector<std::string> names;
+  for (const Names& run : names_) {
+    for (int at = 0; at < run.count; ++at) {
+      names.push_back(run.digits == 0 ? run.prefix
+                                      : name_of(run.prefix, run.digits, run.first + at));
     }
   }
-  for (RankPlace& place : places) {
-    place.world_size = static_cast<int>(places.size());
-    place.local_size = sizes[static_cast<std::size_t>(place.host)];
+  std::vector<int> sizes(names.size(), 0);
+  std::vector<RankPlace> places;
+  places.reserve(static_cast<std::size_t>(ranks_));
+  for (const Ranks& run : runs_) {
+    for (int at = 0; at < run.hosts * run.each; ++at) {
+      const auto host = static_cast<std::size_t>(run.first + at / run.each);
+      places.push_back({static_cast<int>(places.size()), ranks_, static_cast<int>(host),
+                        sizes[host]++, 1, names[host]});
+    }
   }
+  for (RankPlace& place : places) place.local_size = sizes[static_cast<std::size_t>(place.host)];
   return places;
 }
 

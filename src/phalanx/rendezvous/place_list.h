@@ -2,6 +2,8 @@
 // The places of all ranks in few words: a cluster with the same number of ranks on each host and
 // hosts that are numbered is a line, however large it is. The welcome brings it to every member.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,10 +11,38 @@
 
 namespace phalanx::rendezvous {
 
-// As JSON. The places are those of Roster::places(): hosts by their first ranks, local ranks in the
-// order of the ranks. A host has the name that its first rank gives.
-std::string places_text(const std::vector<RankPlace>& places);
-// UnavailableError if the text is no list of places.
-std::vector<RankPlace> read_places(const std::string& text);
+class PlaceList {
+ public:
+  PlaceList() = default;
+  // The places are those of Roster::places(): hosts by their first ranks, local ranks in the order
+  // of the ranks. A host has the name that its first rank gives.
+  explicit PlaceList(const std::vector<RankPlace>& places);
+  // UnavailableError if the text is no list of places.
+  static PlaceList read(const std::string& text);
+  std::string text() const;
+
+  int ranks() const { return ranks_; }
+  int hosts() const { return hosts_; }
+  int host_of(int rank) const;
+  std::vector<RankPlace> places() const;
+
+ private:
+  // Successive ranks: `each` on every one of `hosts` hosts from `first` on.
+  struct Ranks {
+    int first, hosts, each;
+  };
+  // Successive hosts, whose names are `prefix` and a number of so many digits, or (0) `prefix`.
+  struct Names {
+    std::string prefix;
+    std::size_t digits;
+    std::int64_t first;
+    int count;
+  };
+
+  int ranks_ = 0;
+  int hosts_ = 0;
+  std::vector<Ranks> runs_{};
+  std::vector<Names> names_{};
+};
 
 }  // namespace phalanx::rendezvous

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "phalanx/base/error.h"
 #include "phalanx/rendezvous/roster.h"
 
@@ -27,10 +29,17 @@ std::vector<RankPlace> places_of(const std::vector<std::string>& hosts) {
 
 void expect_through(const std::vector<std::string>& hosts) {
   const std::vector<RankPlace> places = places_of(hosts);
-  const std::vector<RankPlace> read = read_places(places_text(places));
+  const std::string text = PlaceList(places).text();
+  const PlaceList list = PlaceList::read(text);
+  EXPECT_EQ(list.ranks(), std::ssize(places));
+  EXPECT_EQ(list.hosts(), 1 + std::max_element(places.begin(), places.end(), [](auto& a, auto& b) {
+                                return a.host < b.host;
+                              })->host);
+  const std::vector<RankPlace> read = list.places();
   ASSERT_EQ(read.size(), places.size());
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    EXPECT_TRUE(is_same(read[rank], places[rank])) << rank << " of " << places_text(places);
+    EXPECT_TRUE(is_same(read[rank], places[rank])) << rank << " of " << text;
+    EXPECT_EQ(list.host_of(static_cast<int>(rank)), places[rank].host);
   }
 }
 
@@ -52,19 +61,23 @@ TEST(PlaceList, OfARegularClusterIsALine) {
   }
   expect_through(blocks);
   expect_through(turns);
-  EXPECT_EQ(places_text(places_of(blocks)), R"({"names":[["gpu",4,0,1250]],"runs":[[0,1250,8]]})");
-  EXPECT_LT(places_text(places_of(turns)).size(), 300U);
+  EXPECT_EQ(PlaceList(places_of(blocks)).text(),
+            R"({"names":[["gpu",4,0,1250]],"runs":[[0,1250,8]]})");
+  EXPECT_LT(PlaceList(places_of(turns)).text().size(), 300U);
 }
 
 TEST(PlaceList, ThatIsNoneIsRefused) {
   for (const char* text :
-       {"", "[]", "{}", R"({"names":["a"],"runs":[]})", R"({"names":[],"runs":[[0,1,1]]})",
-        R"({"names":["a"],"runs":[[0,2,1]]})", R"({"names":["a"],"runs":[[1,1,1]]})",
-        R"({"names":["a"],"runs":[[0,1,0]]})", R"({"names":["a"],"runs":[[0,1,99999999]]})",
+       {"", "[]", "{}", R"({"names":[["a",0,0,1]],"runs":[]})", R"({"names":[],"runs":[[0,1,1]]})",
+        R"({"names":[["a",0,0,1]],"runs":[[0,2,1]]})",
+        R"({"names":[["a",0,0,1]],"runs":[[1,1,1]]})",
+        R"({"names":[["a",0,0,1]],"runs":[[0,1,0]]})",
+        R"({"names":[["a",0,0,1]],"runs":[[0,1,99999999]]})",
+        R"({"names":[["a",0,0,2]],"runs":[[0,1,1]]})",
         R"({"names":[["a",1,0,99999999]],"runs":[[0,1,1]]})",
         R"({"names":[["a",10,0,1]],"runs":[[0,1,1]]})",
         R"({"names":[["a",1,-1,1]],"runs":[[0,1,1]]})", R"({"names":[3],"runs":[[0,1,1]]})"}) {
-    EXPECT_THROW(read_places(text), UnavailableError) << text;
+    EXPECT_THROW(PlaceList::read(text), UnavailableError) << text;
   }
 }
 

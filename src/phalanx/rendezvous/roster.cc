@@ -66,6 +66,7 @@ std::string Roster::name_of(int number) const {
 
 std::vector<int> Roster::missing() const {
   std::vector<int> numbers;
+  visited_ += members_.size();
   for (int number = 0; number < size(); ++number) {
     if (!has(number)) numbers.push_back(number);
   }
@@ -91,6 +92,7 @@ std::string Roster::roll_call() const {
   };
   std::vector<Run> runs;
   for (int number = 0; number < size(); ++number) {
+    ++visited_;
     if (has(number)) continue;
     std::string host = host_of_missing(number);
     if (!runs.empty() && runs.back().last == number - 1 && runs.back().host == host) {
@@ -117,6 +119,7 @@ std::vector<RankPlace> Roster::places() const {
   PHALANX_CHECK(complete(), "{}", roll_call());
   std::map<std::pair<int, std::string>, int> hosts;
   std::vector<int> sizes;
+  visited_ += members_.size();
   std::vector<RankPlace> places;
   for (int number = 0; number < size(); ++number) {
     const JoinRequest& join = member(number);

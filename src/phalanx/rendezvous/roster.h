@@ -36,6 +36,9 @@ class Roster {
   // numbered from 0 in each.
   std::vector<RankPlace> places() const;
 
+  // How many members the functions that look at all of them have looked at, for tests.
+  std::uint64_t visited() const { return visited_; }
+
  private:
   // The host of the node on which the missing member should be, if another one of that node has
   // joined; else empty.
@@ -51,6 +54,7 @@ class Roster {
   std::vector<std::optional<JoinRequest>> members_;
   std::map<std::int64_t, Node> nodes_{};  // by their first members
   int joined_ = 0;
+  mutable std::uint64_t visited_ = 0;
 };
 
 }  // namespace phalanx::rendezvous

@@ -14,6 +14,11 @@ std::string_view verb_of(RoundKind kind) {
 
 }  // namespace
 
+const std::vector<std::string>& LastTexts::texts() {
+  texts_.resize(members_);
+  return texts_;
+}
+
 void LastTexts::keep(int member, const std::string& text) {
   constexpr std::size_t kLongest = 256;
   std::string& kept = texts_[static_cast<std::size_t>(member)];

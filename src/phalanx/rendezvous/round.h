@@ -17,13 +17,14 @@ namespace phalanx::rendezvous {
 // ends keep them; not those that are long, which would take much memory.
 class LastTexts {
  public:
-  explicit LastTexts(int members = 0) : texts_(static_cast<std::size_t>(members)) {}
+  explicit LastTexts(int members = 0) : members_(static_cast<std::size_t>(members)) {}
 
-  const std::vector<std::string>& texts() const { return texts_; }
+  const std::vector<std::string>& texts();
   void keep(int member, const std::string& text);
 
  private:
-  std::vector<std::string> texts_;
+  std::size_t members_;
+  std::vector<std::string> texts_{};  // empty until it is asked for
 };
 
 // What a member makes of the results.

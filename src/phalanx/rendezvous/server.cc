@@ -6,13 +6,31 @@
 #include <future>
 #include <utility>
 
+#include "phalanx/base/descriptor_limit.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 
 namespace phalanx::rendezvous {
 
+namespace {
+
+// A descriptor for every member, and for those that have not proved themselves.
+void make_room(int members, const char* noun) {
+  constexpr int kFew = 64;  // that need no look at the limit
+  if (members <= kFew) return;
+  raise_descriptor_limit(static_cast<std::size_t>(members) + Gate::kMostPending,
+                         fmt::format("the coordinator of {} {}s", members, noun));
+}
+
+}  // namespace
+
 Server::Server(const CoordinatorOptions& options)
-    : work_(context_.get_executor()), timer_(context_), core_(options, Clock::now()) {
+    : ranks_join_(options.ranks_join),
+      work_(context_.get_executor()),
+      timer_(context_),
+      core_(options, Clock::now()) {
+  if (ranks_join_) make_room(options.world_size, "rank");
+  make_room(options.launchers, "launcher");
   Listener listener = listen(context_, options.endpoint, options.bind_any);
   endpoint_ = listener.endpoint;
   accept_loop_.emplace(
@@ -46,6 +64,7 @@ void Server::run() {
 
 void Server::begin_attempt(int epoch, int world_size) {
   PHALANX_CHECK(world_size > 0, "an attempt of {} ranks", world_size);
+  if (ranks_join_) make_room(world_size, "rank");
   // dispatch, not post: on_verdict may call this on the server's own thread.
   std::promise<void> done;
   asio::dispatch(context_, [&] {

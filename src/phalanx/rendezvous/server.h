@@ -38,6 +38,7 @@ class Server {
   void tick();
   void arm_timer();
 
+  const bool ranks_join_;
   asio::io_context context_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;
