@@ -9,7 +9,9 @@
 // - A call is enqueued and returns a Work; its tensors belong to the transport until that has been
 //   waited for. Nothing assumes that a peer's memory is visible, nor that progress is made between
 //   calls.
-// - Sums of 16-bit floating-point data accumulate in fp32, in rank order, and are rounded once.
+// - Sums are added in the order of a SumTree (sum_tree.h), which depends on the group's size and on
+//   a setting of the world: from left to right in blocks of ranks, then the sums of blocks
+//   likewise. 16-bit floating-point data accumulates in fp32 all the way, and is rounded once.
 // - The k-th send from one rank to another meets its k-th receive; the key says what is in it. A
 //   send is done when its tensor may change, which may be before its receive.
 // - A rank that fails calls abort(): every wait of every peer throws CommError within a second.

@@ -122,12 +122,13 @@ TEST(SumOrderTest, BlocksOfTwo) { expect_one_order(17, 2, {kThreads, kTwoHosts},
 TEST(SumOrderTest, ManyRanks) { expect_one_order(33, 4, {kThreads, kThreeHosts}, false); }
 
 // Every size of a group; the last hosts' blocks are of every size too.
-TEST(SumOrderTest, EverySize) {
+class SumOrderOfEverySizeTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Blocks, SumOrderOfEverySizeTest, testing::Values(2, 4, 8),
+                         testing::PrintToStringParamName());
+TEST_P(SumOrderOfEverySizeTest, IsTheTrees) {
   if (!is_nightly()) GTEST_SKIP() << "minutes: PHALANX_NIGHTLY=1";
   for (int ranks = 2; ranks <= 33; ++ranks) {
-    for (const int block : {2, 4, 8}) {
-      expect_one_order(ranks, block, {kThreads, kOneHost, kTwoHosts, kThreeHosts, kApart}, true);
-    }
+    expect_one_order(ranks, GetParam(), {kThreads, kOneHost, kTwoHosts, kThreeHosts, kApart}, true);
   }
 }
 

@@ -272,6 +272,27 @@ TEST(Resume, PermissionIsByAnySpelling) {
   EXPECT_FALSE(is_allowed_to_change(run, "--num-layers"));
 }
 
+// A checkpoint of a program without --sum-block-size: a note where its sums were added otherwise.
+TEST(Resume, OlderSumsWereFromLeftToRight) {
+  Manifest manifest = manifest_of(trained());
+  manifest.arguments.erase("--sum-block-size");
+  const auto note = [&](std::int64_t ranks, std::int64_t block, const std::string& flags = {}) {
+    TrainConfig config = with_flags(trained(), flags);
+    config.layout.world_size = ranks;
+    config.layout.sum_block_size = block;
+    testing::internal::CaptureStderr();
+    check_resume(config, manifest);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(note(16, 8), AllOf(HasSubstr("from left to right"), HasSubstr("blocks of 8"),
+                                 HasSubstr("--sum-block-size 16 adds as before")));
+  EXPECT_EQ(note(8, 8), "");
+  EXPECT_EQ(note(16, 16), "");
+  EXPECT_EQ(note(16, 8, "--finetune"), "");
+  manifest.arguments["--sum-block-size"] = "8";
+  EXPECT_EQ(note(16, 8), "");
+}
+
 // The family of products, from the flag and from the checkpoint.
 TEST(Resume, ProductsAreTheCheckpoints) {
   TrainConfig config = with_flags(trained(), "--bf16");
