@@ -86,6 +86,7 @@ class ProcessRunner final : public RankRunner {
     member_->leave();
   }
   std::int64_t message_bytes() const override { return ucx_library_bytes(rank_, places()); }
+  std::int64_t shared_message_bytes() const override { return ucx_shared_bytes(rank_, places()); }
 
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one

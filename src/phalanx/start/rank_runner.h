@@ -51,6 +51,8 @@ class RankRunner {
   virtual void run(const RankOptions& options, const Body& body) = 0;
   // Bytes that the messages of one of this process's ranks may take beside the planned arenas.
   virtual std::int64_t message_bytes() const = 0;
+  // The part of them that are other ranks' memory, which those count too.
+  virtual std::int64_t shared_message_bytes() const { return 0; }
 
  protected:
   explicit RankRunner(std::vector<RankPlace> places) : places_(std::move(places)) {}

@@ -39,5 +39,7 @@ int ucx_connections(const Communicator& member);
 // A bound on the bytes that the transport uses besides the planned arenas, on a rank of a world
 // with these places: for the plan's row of libraries.
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places);
+// The part of these bytes that are other ranks' memory, which those count too.
+std::int64_t ucx_shared_bytes(int rank, const std::vector<RankPlace>& places);
 
 }  // namespace phalanx

@@ -294,6 +294,23 @@ TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
   EXPECT_GT(bytes(8, 1), bytes(2, 1));
   EXPECT_GT(bytes(8, 2), bytes(4, 1));
   EXPECT_EQ(bytes(1, 1), 0);
+  // Not without end: a rank of a large world connects to few of the others.
+  EXPECT_LT(bytes(10000, 1250) - bytes(1000, 125), std::int64_t{1} << 30);
+}
+
+// The ranks of a host share memory, which is not to be counted for each of them.
+TEST(UcxLibraryBytesTest, WhatIsSharedIsAPartOfIt) {
+  for (const auto& [size, hosts] : {std::pair(8, 1), std::pair(64, 1), std::pair(64, 8)}) {
+    const auto places = transports::places_of(size, hosts);
+    EXPECT_GT(ucx_shared_bytes(0, places), 0);
+    EXPECT_LT(ucx_shared_bytes(0, places), ucx_library_bytes(0, places));
+  }
+  const auto own = [](int size) {
+    const auto places = transports::places_of(size, 1);
+    return ucx_library_bytes(0, places) - ucx_shared_bytes(0, places);
+  };
+  EXPECT_EQ(own(8), own(64));
+  EXPECT_EQ(ucx_shared_bytes(0, transports::places_of(4, 4)), 0);
 }
 
 }  // namespace
