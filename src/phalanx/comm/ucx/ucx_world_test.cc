@@ -260,6 +260,32 @@ TEST(UcxWorldTest, AFailureEndsTheWaitForAPeerThatHasNotBegun) {
   EXPECT_THAT(watch.waits(), testing::Contains("rank 0 in world: barrier for rank 1"));
 }
 
+// Rank 2 leaves long before the others are done with each other.
+TEST(UcxWorldTest, WhoLeavesEarlyWaitsForItsPeers) {
+  for (const transports::Transport* transport : transports::all_transports()) {
+    if (transport == &transports::local_transport()) continue;
+    World world = transport->make(3, {.timeout = std::chrono::seconds(10)});
+    std::vector<std::jthread> threads;
+    for (auto& end : world.ends) {
+      threads.emplace_back([&end] {
+        {
+          Rank rank(*end, 1 << 16);
+          rank.world.barrier(rank.context);
+          const Tensor tensor = rank.tensor(DType::kF32, {rank.rank() * 1.0});
+          if (rank.rank() < 2) std::this_thread::sleep_for(milliseconds(1500));
+          if (rank.rank() == 0) wait(rank, rank.world.receive(rank.context, tensor, 1, 0));
+          if (rank.rank() == 1) wait(rank, rank.world.send(rank.context, tensor, 0, 0));
+          EXPECT_EQ(read_values(tensor)[0], rank.rank() == 0 ? 1.0 : rank.rank());
+        }
+        end.reset();
+      });
+    }
+    threads.clear();
+    EXPECT_THAT(watch_of(world).waits(),
+                testing::Contains("rank 2 in world: goodbye for ranks 0, 1"));
+  }
+}
+
 // 2 x 2 x 4 ranks split as in a run: nobody talks to all.
 TEST(UcxWorldTest, RanksConnectOnlyToThoseThatTheyTalkTo) {
   constexpr int kRanks = 16;
