@@ -55,6 +55,8 @@ class RankRunner {
   // Bytes that the messages of one of this process's ranks may take beside the planned arenas.
   // `summing`: the sizes of the groups in which it sums more than a few numbers.
   virtual std::int64_t message_bytes(int sum_block, std::span<const int> summing) const = 0;
+  // The part of them that are other ranks' memory, which those count too.
+  virtual std::int64_t shared_message_bytes() const { return 0; }
 
  protected:
   explicit RankRunner(std::vector<RankPlace> places) : places_(std::move(places)) {}

@@ -83,9 +83,9 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
   poll();
 }
 
-// What a process tells the others about its plans: the bytes that it needs, the operations of a
-// step, and for each of its ranks the number and the facts.
-std::string RunSetup::planned() const {
+// What a process tells the others about its plans: the bytes that it needs besides those that other
+// processes count, the operations of a step, and for each of its ranks the number and the facts.
+std::string RunSetup::planned(std::int64_t shared_bytes) const {
   double flops = 0;
   std::string ranks_text;
   for (const RankPlan& plan : plans) {
@@ -95,7 +95,7 @@ std::string RunSetup::planned() const {
       ranks_text += fmt::format(" {} {}", rank, to_text(facts_of(plan.memory)));
     }
   }
-  return fmt::format("{} {}{}", process_bytes(plans), flops, ranks_text);
+  return fmt::format("{} {}{}", process_bytes(plans) - shared_bytes, flops, ranks_text);
 }
 
 // One process of each host compares the need of all processes there with the memory of the host.
@@ -104,7 +104,7 @@ void RunSetup::plan_memory(RankRunner& runner) {
     plan.memory.library_bound +=
         runner.message_bytes(static_cast<int>(config.layout.sum_block_size), plan.memory.summing);
   }
-  const std::vector<std::string> texts = runner.gather(planned());
+  const std::vector<std::string> texts = runner.gather(planned(runner.shared_message_bytes()));
   ranks.resize(places.size());
   const bool is_alone = texts.size() == 1;
   const RankPlace& here = places[static_cast<std::size_t>(runner.own_ranks().front())];

@@ -84,7 +84,7 @@ struct RunSetup {
 
  private:
   RunSetup(DecidedRun start, RankRunner& runner, const std::function<bool()>& stop);
-  std::string planned() const;
+  std::string planned(std::int64_t shared_bytes) const;
   void plan_memory(RankRunner& runner);
 };
 

@@ -22,10 +22,7 @@ void BusyRanks::begin(int rank, std::string what, Clock::time_point now) {
   ranks_[static_cast<std::size_t>(rank)].activities.push_back({std::move(what), now});
 }
 
-void BusyRanks::end(int rank, std::span<const PendingWait> waits, Clock::time_point now) {
-  act(rank, waits, now);
-  ranks_[static_cast<std::size_t>(rank)].activities.pop_back();
-}
+void BusyRanks::end(int rank) { ranks_[static_cast<std::size_t>(rank)].activities.pop_back(); }
 
 void BusyRanks::act(int rank, std::span<const PendingWait> waits, Clock::time_point now) {
   if (!is_busy(rank)) return;

@@ -26,9 +26,9 @@ class BusyRanks {
 
   void begin(int rank, std::string what, Clock::time_point now);
   // Ends the work that began last.
-  void end(int rank, std::span<const PendingWait> waits, Clock::time_point now);
-  // To be called before `rank` posts its part of a message, or waits: the time limits of the ranks
-  // that have waited for it begin anew.
+  void end(int rank);
+  // To be called before `rank` posts its part of a message, waits, or ends work: the time limits of
+  // the ranks that have waited for it begin anew.
   void act(int rank, std::span<const PendingWait> waits, Clock::time_point now);
   bool is_busy(int rank) const {
     return !ranks_[static_cast<std::size_t>(rank)].activities.empty();

@@ -31,7 +31,8 @@ TEST(BusyRanksTest, ABusyRankExcusesWaitsForItUntilItEnds) {
   EXPECT_EQ(ranks.excuse(kRanks12, {}, at(13)).until, at(13));
   EXPECT_EQ(ranks.excuse(kRanks12, {}, at(13)).reason, "rank 2, which has been saving for 12 min");
   EXPECT_EQ(ranks.excuse(kRank0, {}, at(13)).until, Clock::time_point{});
-  ranks.end(2, {}, at(14));
+  ranks.act(2, {}, at(14));
+  ranks.end(2);
   EXPECT_EQ(ranks.excuse(kRanks12, {}, at(20)).until, at(14));
   EXPECT_EQ(ranks.excuse(kRanks12, {}, at(20)).reason, "");
 }
@@ -42,7 +43,8 @@ TEST(BusyRanksTest, TheActivityThatBeganLastIsNamed) {
   ranks.begin(0, "syncing the disk", at(2));
   EXPECT_EQ(ranks.excuse(kRank0, {}, at(4)).reason,
             "rank 0, which has been syncing the disk for 2 min");
-  ranks.end(0, {}, at(4));
+  ranks.act(0, {}, at(4));
+  ranks.end(0);
   EXPECT_EQ(ranks.excuse(kRank0, {}, at(4)).reason, "rank 0, which has been saving for 4 min");
 }
 

@@ -19,6 +19,9 @@ constexpr std::int64_t kSmallBytes = 64 << 10;
 constexpr std::chrono::microseconds kSpin{30};
 constexpr int kLooks = 200;
 
+// How often the time limits of ranks that wait for busy ones are set anew, at most.
+constexpr std::chrono::milliseconds kExcusePeriod{100};
+
 // A longer timeout could overflow the clock.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 
@@ -244,12 +247,19 @@ void Hub::begin_busy(int rank, std::string what) {
 
 void Hub::end_busy(int rank) noexcept {
   const std::lock_guard lock(mutex_);
-  busy_.end(rank, pending_waits(), Clock::now());
+  act(rank);
+  busy_.end(rank);
   activities_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+// Looking at all waits takes a while in a large world, so it is not done for every message: a time
+// limit may begin anew a little before the last of them.
 void Hub::act(int rank) {
-  if (busy_.is_busy(rank)) busy_.act(rank, pending_waits(), Clock::now());
+  if (!busy_.is_busy(rank)) return;
+  const auto now = Clock::now();
+  if (now < next_excuse_) return;
+  next_excuse_ = now + std::min<Clock::duration>(timeout_ / 64, kExcusePeriod);
+  busy_.act(rank, pending_waits(), now);
 }
 
 std::vector<PendingWait> Hub::pending_waits() const {

@@ -114,6 +114,7 @@ class Hub {
   std::deque<OperationPointer> ready_;  // whose pieces anyone may do
   Sleepers sleepers_;
   BusyRanks busy_;
+  Clock::time_point next_excuse_ = Clock::time_point::min();
   Clock::time_point next_warning_ = Clock::time_point::min();
 };
 

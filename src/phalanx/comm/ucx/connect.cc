@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "phalanx/base/descriptor_limit.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/comm/ucx/shared_memory.h"
@@ -26,6 +27,9 @@ constexpr const char* kSharedMemory = "posix,cma";
 constexpr const char* kSharedMemoryAlone = "posix";
 // Two namespaces of one machine are two hosts to us, and one to UCX.
 constexpr const char* kNetwork = "^posix,sysv,cma,xpmem,knem,self";
+
+// A connection to a rank of another host takes one descriptor; the wires take some.
+constexpr int kOwnDescriptors = 24;
 
 std::string to_hex(std::string_view bytes) {
   std::string text;
@@ -186,6 +190,11 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
   }
   const int here = static_cast<int>(ranks_here.size());
   const int elsewhere = static_cast<int>(places.size()) - here;
+  if (elsewhere > 0) {
+    raise_descriptor_limit(
+        static_cast<std::size_t>(kOwnDescriptors + elsewhere),
+        fmt::format("rank {}, of whose peers {} are on other hosts,", rank, elsewhere));
+  }
   std::unique_ptr<Wire> shared_memory, network;
   if (here > 1) {
     const bool reads = may_read_memory(rank, ranks_here, mailbox);
@@ -213,6 +222,7 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
     }
     return address;
   };
+  if (places.size() > 1) wires.mailbox = &mailbox;
   if (shared_memory) wires.wires.push_back(std::move(shared_memory));
   if (network) wires.wires.push_back(std::move(network));
   return wires;

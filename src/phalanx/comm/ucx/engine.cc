@@ -30,8 +30,10 @@ constexpr milliseconds kLongWait{20};
 constexpr milliseconds kCheckPeriod{100};
 // How long a rank waits for the watch to explain a broken connection.
 constexpr milliseconds kExplanation{3000};
-// How long a rank that ends waits for the goodbyes of its peers.
-constexpr milliseconds kGoodbye{1000};
+// How long a rank that ends waits for its own messages, and for the goodbyes of its peers, which
+// may have work left that others have not: the first one's report.
+constexpr milliseconds kLastMessages{1000};
+constexpr std::chrono::seconds kGoodbye{60};
 // A longer timeout could overflow the clock.
 constexpr std::chrono::hours kLongestTimeout{24 * 365};
 
@@ -103,7 +105,6 @@ Engine::Engine(int rank, Wires wires, const std::vector<RankPlace>& places,
 }
 
 Engine::~Engine() {
-  watch_.on_failure(nullptr);
   if (helper_.joinable()) {
     {
       const std::lock_guard lock(mutex_);
@@ -118,14 +119,20 @@ Engine::~Engine() {
   if (failure_) {
     shut_down(lock);
   } else {
-    const auto deadline = Clock::now() + kGoodbye;
+    const auto deadline = Clock::now() + kLastMessages;
+    // Others do not know yet that a rank fails that leaves with an exception.
+    const bool fails = std::uncaught_exceptions() > exceptions_at_birth_;
     try {
       while (!operations_.empty() && !failure_known_ && Clock::now() < deadline) progress();
-      say_goodbye(deadline);
-    } catch (const std::exception&) {  // a peer cannot be reached: it may be gone
+      say_goodbye(lock,
+                  fails ? deadline : Clock::now() + std::min<Clock::duration>(timeout_, kGoodbye));
+      for (const auto& wire : wires_.wires) wire->flush(Clock::now() + kLastMessages);
+      if (!fails && !failure_known_.load(std::memory_order_acquire)) leave_together();
+    } catch (const std::exception&) {  // a rank has failed, or a peer cannot be reached
     }
-    for (const auto& wire : wires_.wires) wire->flush_and_close(deadline);
+    for (const auto& wire : wires_.wires) wire->flush_and_close(Clock::now() + kLastMessages);
   }
+  watch_.on_failure(nullptr);
   // The wires end before the operations that wait for their messages.
   wires_.wires.clear();
   closing_ = true;

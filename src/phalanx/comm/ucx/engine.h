@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "phalanx/comm/ucx/operation.h"
 #include "phalanx/comm/ucx/ucx_world.h"
 #include "phalanx/comm/ucx/wire.h"
+#include "phalanx/rendezvous/mailbox.h"
 #include "phalanx/rendezvous/rank_watch.h"
 
 namespace phalanx::ucx {
@@ -35,6 +37,7 @@ struct Wires {
   // Called when a peer is first needed. It may wait until the peer has begun; an Error if a rank
   // fails meanwhile.
   std::function<std::string(int peer)> find_address{};
+  Mailbox* mailbox = nullptr;  // null: a rank alone
 };
 
 class Engine {
@@ -111,6 +114,8 @@ class Engine {
   struct Goodbye : Transfer {
     Engine* engine = nullptr;
     Wire* wire = nullptr;
+    int peer = 0;
+    bool over = false;
   };
 
   // With the lock.
@@ -140,11 +145,13 @@ class Engine {
                             bool timed_out);
   int begin_compute();
   bool end_compute();
-  void say_goodbye(Clock::time_point deadline);
+  void say_goodbye(std::unique_lock<std::mutex>& lock, Clock::time_point deadline);
+  void leave_together();
 
   void help();
 
   const int rank_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
   Wires wires_;
   const std::vector<int> hosts_;  // by rank of the world
   const int sum_block_;

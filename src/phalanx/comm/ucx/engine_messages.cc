@@ -1,6 +1,10 @@
 // The engine's part that knows wires: connections, messages and their memory.
 
+#include <fmt/format.h>
+#include <poll.h>
+
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -14,33 +18,88 @@ std::uint64_t tag_of(int source, std::uint16_t group, std::uint64_t number, Lane
          ((number & 0xffffff) << 8) | static_cast<std::uint8_t>(lane);
 }
 constexpr std::uint16_t kGoodbyeGroup = 0xffff;
+// After this time the wait for goodbyes sleeps, and the watch knows of it.
+constexpr std::chrono::milliseconds kGoodbyeSpin{20};
 
 }  // namespace
 
-// Exchanges goodbyes with all peers: a rank that left at once could take messages with it that are
-// still on their way.
-void Engine::say_goodbye(Clock::time_point deadline) {
+// Exchanges goodbyes with all connected peers: a rank that left at once could take messages with it
+// that are still on their way.
+void Engine::say_goodbye(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
   int& pending = goodbyes_pending_;
-  const auto begin = [&](Wire& wire) -> Goodbye& {
+  const auto begin = [&](int peer) -> Goodbye& {
     Goodbye& bye = goodbyes_.emplace_back();
     bye.engine = this;
-    bye.wire = &wire;
+    bye.wire = wires_.peers[static_cast<std::size_t>(peer)];
+    bye.peer = peer;
     bye.ended = [](Transfer& transfer) {
-      --static_cast<Goodbye&>(transfer).engine->goodbyes_pending_;
+      auto& ended = static_cast<Goodbye&>(transfer);
+      ended.over = true;
+      --ended.engine->goodbyes_pending_;
     };
     ++pending;
     return bye;
   };
-  for (std::size_t peer = 0; peer < connected_.size(); ++peer) {
-    if (!connected_[peer]) continue;
-    Wire& wire = *wires_.peers[peer];
-    const int other = static_cast<int>(peer);
-    wire.send(other, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
-    wire.receive(tag_of(other, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, begin(wire));
+  for (int peer = 0; peer < std::ssize(connected_); ++peer) {
+    if (!connected_[static_cast<std::size_t>(peer)]) continue;
+    Goodbye& mine = begin(peer);
+    mine.wire->send(peer, tag_of(rank_, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, mine);
+    Goodbye& theirs = begin(peer);
+    theirs.wire->receive(tag_of(peer, kGoodbyeGroup, 0, Lane::kHeader), nullptr, 0, theirs);
   }
-  while (pending > 0 && !failure_known_ && Clock::now() < deadline) progress();
+  const auto is_over = [&] {
+    return pending == 0 || failure_known_.load(std::memory_order_acquire) ||
+           Clock::now() >= deadline;
+  };
+  const auto spin_end = Clock::now() + kGoodbyeSpin;
+  while (!is_over() && Clock::now() < spin_end) progress();
+  if (!is_over()) {
+    std::vector<int> missing;
+    for (const Goodbye& bye : goodbyes_) {
+      if (!bye.over && (missing.empty() || missing.back() != bye.peer)) missing.push_back(bye.peer);
+    }
+    watch_.begin_wait({.rank = rank_, .group = "world", .operation = "goodbye"}, missing);
+    std::vector<pollfd> descriptors;
+    for (const auto& wire : wires_.wires) descriptors.push_back({wire->descriptor(), POLLIN, 0});
+    while (!is_over()) {
+      if (progress() || !arm()) continue;
+      lock.unlock();
+      poll(descriptors.data(), descriptors.size(), static_cast<int>(kGoodbyeSpin.count()));
+      lock.lock();
+    }
+    watch_.end_wait();
+  }
   if (pending == 0) return;
-  for (Goodbye& bye : goodbyes_) bye.wire->cancel(bye);
+  for (Goodbye& bye : goodbyes_) {
+    if (!bye.over) bye.wire->cancel(bye);
+  }
+}
+
+// Returns when all ranks of the world have said their goodbyes: a wire moves nothing more once a
+// peer has closed its connection, and the first rank may have work left that others have not. Up
+// and down a binary tree, by mail.
+void Engine::leave_together() {
+  if (wires_.mailbox == nullptr) return;
+  Mailbox& mailbox = *wires_.mailbox;
+  const auto wait_for = [&](const std::string& name, int rank) {
+    watch_.begin_wait({.rank = rank_, .group = "world", .operation = "goodbye"}, {rank});
+    try {
+      mailbox.read(name);
+    } catch (...) {
+      watch_.end_wait();
+      throw;
+    }
+    watch_.end_wait();
+  };
+  for (int child = 2 * rank_ + 1; child <= 2 * rank_ + 2 && child < world_size(); ++child) {
+    wait_for(fmt::format("goodbye/{}", child), child);
+  }
+  if (rank_ == 0) {
+    mailbox.post("goodbye/all", "");
+    return;
+  }
+  mailbox.post(fmt::format("goodbye/{}", rank_), "");
+  wait_for("goodbye/all", 0);
 }
 
 // The peer has left its address, unless it began later than this rank.

@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -131,6 +132,10 @@ TEST(UcxRank, DISABLED_Run) {
   const int size = number_of("TEST_SIZE");
   const std::string program = std::getenv("TEST_PROGRAM");
   if (program == "leave" && std::getenv("TEST_REFUSED") != nullptr) refuse_reading_of_memory();
+  if (const char* const limit = std::getenv("TEST_DESCRIPTORS")) {
+    const rlimit both{std::strtoul(limit, nullptr, 10), std::strtoul(limit, nullptr, 10)};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &both), 0);
+  }
   // The test's reports about other ranks' ends.
   transports::SharedWatch watch(size);
   std::jthread listener;
@@ -158,8 +163,9 @@ TEST(UcxRank, DISABLED_Run) {
 // The processes of a world; those that still run are killed at its end.
 class Processes {
  public:
-  Processes(int size, int hosts, const std::string& program, bool refused = false) {
-    for (int rank = 0; rank < size; ++rank) start(rank, size, hosts, program, refused);
+  // `more`: another variable of the processes.
+  Processes(int size, int hosts, const std::string& program, const std::string& more = "NONE=1") {
+    for (int rank = 0; rank < size; ++rank) start(rank, size, hosts, program, more);
   }
   ~Processes() {
     for (const int socket : sockets_) close(socket);
@@ -187,13 +193,13 @@ class Processes {
   }
 
  private:
-  void start(int rank, int size, int hosts, const std::string& program, bool refused) {
+  void start(int rank, int size, int hosts, const std::string& program, const std::string& more) {
     std::array<int, 2> pair{};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
     const std::vector<std::string> variables = {
         fmt::format("TEST_SOCKET={}", pair[1]),    fmt::format("TEST_RANK={}", rank),
         fmt::format("TEST_SIZE={}", size),         fmt::format("TEST_HOSTS={}", hosts),
-        fmt::format("TEST_PROGRAM={}", program),   refused ? "TEST_REFUSED=1" : "TEST_ALLOWED=1",
+        fmt::format("TEST_PROGRAM={}", program),   more,
         "TEST_MAILBOX=" + mailbox_.path().string()};
     std::vector<char*> environment;
     for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -314,10 +320,18 @@ TEST(ProcessesTest, BothWaysAtTheSameTime) {
 }
 
 TEST(ProcessesTest, MemoryThatMayNotBeReadIsCopiedTwice) {
-  Processes ranks(2, 1, "leave", true);
+  Processes ranks(2, 1, "leave", "TEST_REFUSED=1");
   EXPECT_THAT(ranks.hear_all(), testing::Each("ready"));
   let_go(ranks);
   EXPECT_THAT(ranks.hear_all(), testing::Each("done"));
+}
+
+TEST(ProcessesTest, TooFewDescriptorsForTheNetworkAreNamed) {
+  Processes ranks(2, 2, "leave", "TEST_DESCRIPTORS=30");
+  EXPECT_THAT(ranks.hear_all(),
+              testing::Each(testing::AllOf(HasSubstr("of whose peers 1 are on other hosts"),
+                                           HasSubstr("needs 25 more file descriptors"),
+                                           HasSubstr("this process may have 30"))));
 }
 
 class DeathTest : public testing::TestWithParam<int> {};

@@ -184,6 +184,13 @@ class UcxWire final : public Wire {
     return found == peers_.end() ? nullptr : found->second.error;
   }
 
+  void flush(Clock::time_point deadline) noexcept override {
+    if (abandoned_) return;
+    const ucp_request_param_t params{};
+    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
+    settled_ = finish(flushes, deadline);
+  }
+
   void flush_and_close(Clock::time_point deadline) noexcept override {
     if (abandoned_) return;
     flush(deadline);
@@ -213,13 +220,6 @@ class UcxWire final : public Wire {
   }
 
   ucp_worker_h worker() const { return worker_->get(); }
-
-  void flush(Clock::time_point deadline) noexcept {
-    if (abandoned_) return;
-    const ucp_request_param_t params{};
-    std::vector<ucs_status_ptr_t> flushes = {ucp_worker_flush_nbx(worker(), &params)};
-    settled_ = finish(flushes, deadline);
-  }
 
   void close(Clock::time_point deadline) noexcept {
     if (abandoned_) return;

@@ -1,5 +1,6 @@
 #include "phalanx/comm/ucx/ucx_world.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -16,6 +17,13 @@ namespace {
 
 constexpr int kMostRanks = 1 << 16;  // that tags can distinguish
 constexpr std::uint32_t kMostGroups = 0xffff;
+
+// In shared memory: 512 buffers of 8 KiB, and what belongs to them. The ranks that send to a rank
+// map its queue.
+constexpr std::int64_t kQueueBytes = (4 << 20) + (1 << 19);
+// For memory: in a large world a rank talks to the ranks that are a power of two away, and to those
+// of its groups, most of them in rings.
+constexpr int kMostPeers = 256;
 
 class UcxWork final : public Work::State {
  public:
@@ -265,11 +273,15 @@ std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, i
   std::int64_t bytes = 8 * kMiB;
   // Memory for sums, wherever the ranks of a group are.
   for (const int members : summing) bytes += ucx::bytes_of_sums(members, sum_block, remote > 0);
-  // A queue of each rank of the host, of 512 buffers of 8 KiB, which the others map.
-  if (local > 0) bytes += (local + 1) * (4 * kMiB + kMiB / 2);
+  if (local > 0) bytes += ucx::kQueueBytes + ucx_shared_bytes(rank, places);
   // Buffers of connections.
-  if (remote > 0) bytes += 2 * kMiB + remote * kMiB;
+  if (remote > 0) bytes += 2 * kMiB + std::min<std::int64_t>(remote, ucx::kMostPeers) * kMiB;
   return bytes;
+}
+
+std::int64_t ucx_shared_bytes(int rank, const std::vector<RankPlace>& places) {
+  const std::int64_t others = places[static_cast<std::size_t>(rank)].local_size - 1;
+  return std::min<std::int64_t>(others, ucx::kMostPeers) * ucx::kQueueBytes;
 }
 
 }  // namespace phalanx

@@ -52,5 +52,7 @@ UcxTraffic ucx_network_traffic(const Communicator& member);
 // the rank sums more than a few numbers. Each has memory of its own.
 std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,
                                std::span<const int> summing);
+// The part of these bytes that are other ranks' memory, which those count too.
+std::int64_t ucx_shared_bytes(int rank, const std::vector<RankPlace>& places);
 
 }  // namespace phalanx

@@ -260,6 +260,32 @@ TEST(UcxWorldTest, AFailureEndsTheWaitForAPeerThatHasNotBegun) {
   EXPECT_THAT(watch.waits(), testing::Contains("rank 0 in world: barrier for rank 1"));
 }
 
+// Rank 2 leaves long before the others are done with each other.
+TEST(UcxWorldTest, WhoLeavesEarlyWaitsForItsPeers) {
+  for (const transports::Transport* transport : transports::all_transports()) {
+    if (transport == &transports::local_transport()) continue;
+    World world = transport->make(3, {.timeout = std::chrono::seconds(10)});
+    std::vector<std::jthread> threads;
+    for (auto& end : world.ends) {
+      threads.emplace_back([&end] {
+        {
+          Rank rank(*end, 1 << 16);
+          rank.world.barrier(rank.context);
+          const Tensor tensor = rank.tensor(DType::kF32, {rank.rank() * 1.0});
+          if (rank.rank() < 2) std::this_thread::sleep_for(milliseconds(1500));
+          if (rank.rank() == 0) wait(rank, rank.world.receive(rank.context, tensor, 1, 0));
+          if (rank.rank() == 1) wait(rank, rank.world.send(rank.context, tensor, 0, 0));
+          EXPECT_EQ(read_values(tensor)[0], rank.rank() == 0 ? 1.0 : rank.rank());
+        }
+        end.reset();
+      });
+    }
+    threads.clear();
+    EXPECT_THAT(watch_of(world).waits(),
+                testing::Contains("rank 2 in world: goodbye for ranks 0, 1"));
+  }
+}
+
 // 2 x 2 x 4 ranks split as in a run: nobody talks to all.
 TEST(UcxWorldTest, RanksConnectOnlyToThoseThatTheyTalkTo) {
   constexpr int kRanks = 16;
@@ -294,6 +320,23 @@ TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
   EXPECT_GT(bytes(8, 1), bytes(2, 1));
   EXPECT_GT(bytes(8, 2), bytes(4, 1));
   EXPECT_EQ(bytes(1, 1), 0);
+  // Not without end: a rank of a large world connects to few of the others.
+  EXPECT_LT(bytes(10000, 1250) - bytes(1000, 125), std::int64_t{1} << 30);
+}
+
+// The ranks of a host share memory, which is not to be counted for each of them.
+TEST(UcxLibraryBytesTest, WhatIsSharedIsAPartOfIt) {
+  for (const auto& [size, hosts] : {std::pair(8, 1), std::pair(64, 1), std::pair(64, 8)}) {
+    const auto places = transports::places_of(size, hosts);
+    EXPECT_GT(ucx_shared_bytes(0, places), 0);
+    EXPECT_LT(ucx_shared_bytes(0, places), ucx_library_bytes(0, places));
+  }
+  const auto own = [](int size) {
+    const auto places = transports::places_of(size, 1);
+    return ucx_library_bytes(0, places) - ucx_shared_bytes(0, places);
+  };
+  EXPECT_EQ(own(8), own(64));
+  EXPECT_EQ(ucx_shared_bytes(0, transports::places_of(4, 4)), 0);
 }
 
 }  // namespace

@@ -51,6 +51,8 @@ class Wire {
   // Why the connection to `peer` broke; null if it has not.
   virtual const char* broken(int peer) const = 0;
 
+  // Sends what is under way, until `deadline` at most.
+  virtual void flush(Clock::time_point deadline) noexcept = 0;
   // Ends all connections after sending what is under way, until `deadline` at most.
   virtual void flush_and_close(Clock::time_point deadline) noexcept = 0;
   // Stops everything at once; transfers that have not ended never will.
