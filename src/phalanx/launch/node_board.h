@@ -1,16 +1,15 @@
 #pragma once
 // Texts that the launchers of a run exchange: each posts a text for the stage that it is in, and
-// sees those of all. A thread exchanges what has been posted in rounds.
+// sees those of all. A thread exchanges what has been posted in rounds (stage_texts.h).
 
-#include <atomic>
 #include <chrono>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "phalanx/launch/stage_texts.h"
 #include "phalanx/launch/wake_event.h"
 #include "phalanx/rendezvous/gather_texts.h"
 
@@ -41,16 +40,11 @@ class NodeBoard {
   void run();
   bool on_round(const std::vector<std::string>& texts);
 
-  int nodes_;
   GatherTexts gather_;
   std::chrono::milliseconds pace_;
   WakeEvent changed_;
   mutable std::mutex mutex_;
-  int stage_ = -1;
-  std::string text_;
-  std::map<int, std::map<int, std::string>> seen_;  // stage, node
-  std::vector<int> stages_;                         // by node, the last seen
-  std::string lost_;
+  StageTexts texts_;
   std::optional<std::chrono::steady_clock::time_point> leave_by_;
   std::thread thread_;
 };

@@ -11,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/launch/node_board.h"
+#include "phalanx/launch/stage_texts.h"
 #include "phalanx/launch/test_support.h"
 
 namespace phalanx::launch {
@@ -98,6 +99,37 @@ TEST(NodeBoard, TellsWhoIsGone) {
   board.post(1, "");
   EXPECT_THROW(wait_for(board, 1), Error);
   EXPECT_THAT(board.lost(), HasSubstr("node 1"));
+}
+
+// Many launchers without threads: each hears all others, round after round.
+TEST(StageTexts, OfManyLaunchersComeToAll) {
+  constexpr int kNodes = 300;
+  std::vector<StageTexts> launchers(kNodes, StageTexts(kNodes));
+  const auto round = [&] {
+    std::vector<std::string> said;
+    for (const StageTexts& launcher : launchers) said.push_back(launcher.mine());
+    int changed = 0;
+    for (StageTexts& launcher : launchers) changed += launcher.on_round(said).has_changed ? 1 : 0;
+    return changed;
+  };
+  for (int node = 0; node < kNodes; ++node) {
+    launchers[static_cast<std::size_t>(node)].post(0, fmt::format("n{}", node));
+  }
+  EXPECT_EQ(launchers[7].texts(0), std::nullopt);
+  EXPECT_EQ(round(), kNodes);
+  const auto texts = launchers[7].texts(0);
+  ASSERT_TRUE(texts);
+  EXPECT_EQ((*texts)[299], "n299");
+  EXPECT_EQ(round(), 0);
+  launchers[5].post(1, "ahead");
+  EXPECT_EQ(round(), kNodes);
+  EXPECT_EQ(launchers[0].texts(1), std::nullopt);
+  EXPECT_EQ(launchers[0].latest(1)[5], "ahead");
+  launchers[5].say_goodbye();
+  EXPECT_EQ(round(), kNodes - 1);
+  EXPECT_THAT(launchers[0].lost(), HasSubstr("node 5"));
+  EXPECT_THROW(launchers[0].texts(1), Error);
+  EXPECT_TRUE(launchers[0].texts(0));
 }
 
 class LaunchNodes : public LaunchTest {

@@ -29,7 +29,7 @@
 
 namespace phalanx::rendezvous {
 
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 // How many bytes the server takes from a client that has proved nothing.
 inline constexpr std::size_t kLongestUnproven = 256;
 
