@@ -38,6 +38,15 @@ class MetaCommunicatorTest : public testing::Test {
   Rank rank_;
 };
 
+TEST_F(MetaCommunicatorTest, KnowsTheSizesOfItsGroups) {
+  const auto sizes = std::make_shared<GroupSizes>();
+  const auto everyone = make_meta_world(1, 6, sizes);
+  everyone->split(std::vector<std::vector<int>>{{0, 1, 2}, {3, 4, 5}}, "dp")
+      ->split(std::vector<std::vector<int>>{{0, 1}, {2}}, "shard");
+  everyone->split(std::vector<std::vector<int>>{{4, 5}}, "others");
+  EXPECT_EQ(*sizes, (GroupSizes{{"world", 6}, {"dp", 3}, {"shard", 2}}));
+}
+
 TEST_F(MetaCommunicatorTest, RecordsWhatThisRankContributes) {
   EXPECT_TRUE(world().all_reduce(context(), tensor(3), Reduction::kSum).done());
   world().reduce_scatter(context(), tensor(3), tensor(12), Reduction::kMax);

@@ -5,6 +5,7 @@
 
 #include <barrier>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -287,6 +288,22 @@ TEST(SumsOfGroupsTest, DoNotWaitForOtherGroups) {
     };
     run_ranks(world, guarded, 1 << 23);
   }
+}
+
+// Some of them wait for data, others for memory.
+TEST(SumsOfGroupsTest, EndWithTheFirstFailure) {
+  constexpr std::int64_t kCount = 100001;
+  const auto errors = errors_of(make_hosts(12, 2, {.sum_block = 4}), [](Rank& rank) {
+    if (rank.rank() == 11) throw std::runtime_error("rank 11 has lost its data");
+    std::vector<Work> works;
+    for (int i = 0; i < 5; ++i) {
+      const Tensor bucket = rank.empty(DType::kF32, kCount);
+      works.push_back(rank.world.all_reduce(rank.context, bucket, Reduction::kSum));
+    }
+    for (const Work& work : works) wait(rank, work);
+  });
+  for (const auto& error : errors)
+    EXPECT_NE(error.find("rank 11 has lost its data"), std::string::npos);
 }
 
 }  // namespace

@@ -354,6 +354,15 @@ TEST(Plan, TheWholeModelIsBuiltOnceForAllStages) {
   EXPECT_LE(built, 3 * kStages);
 }
 
+// For each of them a transport needs memory; the world, for one, only adds a few numbers.
+TEST(Plan, KnowsTheGroupsThatSum) {
+  TrainConfig c = config(8, 2);  // two tensor-parallel ranks, four data-parallel
+  resolve(c, false);
+  MemoryPlan plan = plan_memory(c, *make_model(c, kVocabulary), step_programs(c), 0, {});
+  std::ranges::sort(plan.summing);
+  EXPECT_EQ(plan.summing, (std::vector{2, 4}));
+}
+
 TEST(Plan, RanksThatThreadsPlanAreThoseThatArePlannedAlone) {
   constexpr int kStages = 24;
   const TrainConfig c = config_of_stages(kStages);
