@@ -86,10 +86,10 @@ class ProcessRunner final : public RankRunner {
     }
     member_->leave();
   }
-  std::int64_t message_bytes(int sum_block, std::span<const int> summing) const override {
-    return ucx_library_bytes(rank_, places(), sum_block, summing);
+  MessageMemory message_memory(int sum_block, std::span<const int> summing) const override {
+    const UcxMemory memory = ucx_memory(rank_, places(), sum_block, summing);
+    return {memory.bytes, memory.shared};
   }
-  std::int64_t shared_message_bytes() const override { return ucx_shared_bytes(rank_, places()); }
 
  private:
   std::unique_ptr<Coordinator> coordinator_;  // of the first rank, where no launcher has one

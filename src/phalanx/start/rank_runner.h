@@ -52,11 +52,13 @@ class RankRunner {
   // the waits of the other ranks end in all processes, and the first failure is thrown here.
   using Body = std::function<void(Communicator& world, RankWatch& watch)>;
   virtual void run(const RankOptions& options, const Body& body) = 0;
-  // Bytes that the messages of one of this process's ranks may take beside the planned arenas.
+  // What the messages of one of this process's ranks may take beside the planned arenas.
   // `summing`: the sizes of the groups in which it sums more than a few numbers.
-  virtual std::int64_t message_bytes(int sum_block, std::span<const int> summing) const = 0;
-  // The part of them that are other ranks' memory, which those count too.
-  virtual std::int64_t shared_message_bytes() const { return 0; }
+  struct MessageMemory {
+    std::int64_t bytes = 0;
+    std::int64_t shared = 0;  // the part that is other ranks' memory, which those count too
+  };
+  virtual MessageMemory message_memory(int sum_block, std::span<const int> summing) const = 0;
 
  protected:
   explicit RankRunner(std::vector<RankPlace> places) : places_(std::move(places)) {}

@@ -100,11 +100,14 @@ std::string RunSetup::planned(std::int64_t shared_bytes) const {
 
 // One process of each host compares the need of all processes there with the memory of the host.
 void RunSetup::plan_memory(RankRunner& runner) {
+  std::int64_t shared_bytes = 0;
   for (RankPlan& plan : plans) {
-    plan.memory.library_bound +=
-        runner.message_bytes(static_cast<int>(config.layout.sum_block_size), plan.memory.summing);
+    const RankRunner::MessageMemory messages =
+        runner.message_memory(static_cast<int>(config.layout.sum_block_size), plan.memory.summing);
+    plan.memory.library_bound += messages.bytes;
+    shared_bytes += messages.shared * std::ssize(plan.ranks);
   }
-  const std::vector<std::string> texts = runner.gather(planned(runner.shared_message_bytes()));
+  const std::vector<std::string> texts = runner.gather(planned(shared_bytes));
   ranks.resize(places.size());
   const bool is_alone = texts.size() == 1;
   const RankPlace& here = places[static_cast<std::size_t>(runner.own_ranks().front())];

@@ -41,8 +41,8 @@ class ThreadRunner final : public RankRunner {
                       body(world, *watch);
                     });
   }
-  std::int64_t message_bytes(int /*sum_block*/, std::span<const int> /*summing*/) const override {
-    return 0;
+  MessageMemory message_memory(int /*sum_block*/, std::span<const int> /*summing*/) const override {
+    return {};
   }
 };
 

@@ -21,9 +21,9 @@ constexpr std::uint32_t kMostGroups = 0xffff;
 // In shared memory: 512 buffers of 8 KiB, and what belongs to them. The ranks that send to a rank
 // map its queue.
 constexpr std::int64_t kQueueBytes = (4 << 20) + (1 << 19);
-// For memory: in a large world a rank talks to the ranks that are a power of two away, and to those
-// of its groups, most of them in rings.
-constexpr int kMostPeers = 256;
+// The most ranks that a rank talks to besides those of the groups in which it sums: neighbours in
+// rings, and ranks that are a power of two away.
+constexpr std::int64_t kPeersBesides = 64;
 
 class UcxWork final : public Work::State {
  public:
@@ -262,26 +262,28 @@ UcxTraffic ucx_network_traffic(const Communicator& member) {
   return ucx::engine_of(member).network_traffic();
 }
 
-std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,
-                               std::span<const int> summing) {
+UcxMemory ucx_memory(int rank, const std::vector<RankPlace>& places, int sum_block,
+                     std::span<const int> summing) {
   constexpr std::int64_t kMiB = 1 << 20;
-  const int host = places[static_cast<std::size_t>(rank)].host;
-  std::int64_t local = -1, remote = 0;
-  for (const RankPlace& place : places) ++(place.host == host ? local : remote);
-  if (local + remote == 0) return 0;
+  const std::int64_t local = places[static_cast<std::size_t>(rank)].local_size - 1;
+  const std::int64_t remote = std::ssize(places) - 1 - local;
+  if (local + remote == 0) return {};
+  UcxMemory memory;
   // UCX's code and heap, and the buffers of messages with headers.
-  std::int64_t bytes = 8 * kMiB;
-  // Memory for sums, wherever the ranks of a group are.
-  for (const int members : summing) bytes += ucx::bytes_of_sums(members, sum_block, remote > 0);
-  if (local > 0) bytes += ucx::kQueueBytes + ucx_shared_bytes(rank, places);
+  memory.bytes = 8 * kMiB;
+  std::int64_t peers = ucx::kPeersBesides;
+  for (const int members : summing) {
+    // Memory for sums, wherever the ranks of a group are.
+    memory.bytes += ucx::bytes_of_sums(members, sum_block, remote > 0);
+    peers += members - 1;
+  }
+  if (local > 0) {
+    memory.shared = std::min(local, peers) * ucx::kQueueBytes;
+    memory.bytes += ucx::kQueueBytes + memory.shared;
+  }
   // Buffers of connections.
-  if (remote > 0) bytes += 2 * kMiB + std::min<std::int64_t>(remote, ucx::kMostPeers) * kMiB;
-  return bytes;
-}
-
-std::int64_t ucx_shared_bytes(int rank, const std::vector<RankPlace>& places) {
-  const std::int64_t others = places[static_cast<std::size_t>(rank)].local_size - 1;
-  return std::min<std::int64_t>(others, ucx::kMostPeers) * ucx::kQueueBytes;
+  if (remote > 0) memory.bytes += 2 * kMiB + std::min(remote, peers) * kMiB;
+  return memory;
 }
 
 }  // namespace phalanx

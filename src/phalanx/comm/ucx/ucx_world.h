@@ -50,9 +50,11 @@ UcxTraffic ucx_network_traffic(const Communicator& member);
 // A bound on the bytes that the transport uses besides the planned arenas, on a rank of a world
 // with these places: for the plan's row of libraries. `summing`: the sizes of the groups in which
 // the rank sums more than a few numbers. Each has memory of its own.
-std::int64_t ucx_library_bytes(int rank, const std::vector<RankPlace>& places, int sum_block,
-                               std::span<const int> summing);
-// The part of these bytes that are other ranks' memory, which those count too.
-std::int64_t ucx_shared_bytes(int rank, const std::vector<RankPlace>& places);
+struct UcxMemory {
+  std::int64_t bytes = 0;
+  std::int64_t shared = 0;  // the part that is other ranks' memory, which those count too
+};
+UcxMemory ucx_memory(int rank, const std::vector<RankPlace>& places, int sum_block,
+                     std::span<const int> summing);
 
 }  // namespace phalanx

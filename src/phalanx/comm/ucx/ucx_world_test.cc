@@ -326,30 +326,33 @@ TEST(UcxWorldTest, RanksConnectOnlyToThoseThatTheyTalkTo) {
       {}, 1 << 16);
 }
 
-TEST(UcxLibraryBytesTest, GrowsWithThePeers) {
-  const auto bytes = [](int size, int hosts) {
-    return ucx_library_bytes(0, transports::places_of(size, hosts), 8, std::vector{size});
-  };
+UcxMemory memory_of(int size, int hosts, std::vector<int> summing) {
+  return ucx_memory(0, transports::places_of(size, hosts), 8, summing);
+}
+
+TEST(UcxMemoryTest, GrowsWithThePeers) {
+  const auto bytes = [](int size, int hosts) { return memory_of(size, hosts, {size}).bytes; };
   EXPECT_GT(bytes(8, 1), bytes(2, 1));
   EXPECT_GT(bytes(8, 2), bytes(4, 1));
   EXPECT_EQ(bytes(1, 1), 0);
-  // Not without end: a rank of a large world connects to few of the others.
-  EXPECT_LT(bytes(10000, 1250) - bytes(1000, 125), std::int64_t{1} << 30);
+  // With those of its groups, not of the world.
+  EXPECT_EQ(memory_of(10000, 1250, {8, 16}).bytes, memory_of(1000, 125, {8, 16}).bytes);
+  EXPECT_GT(memory_of(10000, 1250, {8, 1250}).bytes, memory_of(10000, 1250, {8, 16}).bytes);
 }
 
 // The ranks of a host share memory, which is not to be counted for each of them.
-TEST(UcxLibraryBytesTest, WhatIsSharedIsAPartOfIt) {
+TEST(UcxMemoryTest, WhatIsSharedIsAPartOfIt) {
   for (const auto& [size, hosts] : {std::pair(8, 1), std::pair(64, 1), std::pair(64, 8)}) {
-    const auto places = transports::places_of(size, hosts);
-    EXPECT_GT(ucx_shared_bytes(0, places), 0);
-    EXPECT_LT(ucx_shared_bytes(0, places), ucx_library_bytes(0, places));
+    const UcxMemory memory = memory_of(size, hosts, {4});
+    EXPECT_GT(memory.shared, 0);
+    EXPECT_LT(memory.shared, memory.bytes);
   }
   const auto own = [](int size) {
-    const auto places = transports::places_of(size, 1);
-    return ucx_library_bytes(0, places) - ucx_shared_bytes(0, places);
+    const UcxMemory memory = memory_of(size, 1, {4});
+    return memory.bytes - memory.shared;
   };
   EXPECT_EQ(own(8), own(64));
-  EXPECT_EQ(ucx_shared_bytes(0, transports::places_of(4, 4)), 0);
+  EXPECT_EQ(memory_of(4, 4, {4}).shared, 0);
 }
 
 }  // namespace
