@@ -23,15 +23,18 @@ Gate::Entry Gate::oldest_of(const std::string& address) {
 }
 
 Gate::Clock::time_point Gate::may_go_at(const Pending& entry) const {
-  const bool is_trusted = entry.has_hello && entry.address->second <= limits_.pending / 4;
-  return entry.since + (is_trusted ? limits_.hello_age : limits_.unproven_age);
+  const Count& of_address = entry.address->second;
+  if (of_address.connections > limits_.pending / 4 && !of_address.has_proved) {
+    return entry.since + limits_.crowd_age;
+  }
+  return entry.since + (entry.has_hello ? limits_.hello_age : limits_.unproven_age);
 }
 
 Gate::Entry Gate::first_to_go(Clock::time_point now) {
   Entry first = pending_.end();
   for (auto entry = pending_.begin(); entry != pending_.end(); ++entry) {
-    const bool is_busier =
-        first == pending_.end() || entry->address->second > first->address->second;
+    const bool is_busier = first == pending_.end() ||
+                           entry->address->second.connections > first->address->second.connections;
     if (is_busier && may_go_at(*entry) <= now) first = entry;
   }
   return first;
@@ -39,7 +42,7 @@ Gate::Entry Gate::first_to_go(Clock::time_point now) {
 
 void Gate::remove(Entry entry) {
   room_at_.reset();
-  if (--entry->address->second == 0) counts_.erase(counts_.find(entry->address->first));
+  if (--entry->address->second.connections == 0) counts_.erase(counts_.find(entry->address->first));
   by_id_.erase(entry->id);
   pending_.erase(entry);
 }
@@ -86,12 +89,16 @@ Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point no
   if (suspect && allowance(records_.at(address), now) < 1) return Answer::kRefuse;
   const auto count = counts_.find(address);
   Entry leaving = pending_.end();
-  if (suspect && count != counts_.end() && count->second >= limits_.pending_of_suspect) {
+  if (suspect && count != counts_.end() &&
+      count->second.connections >= limits_.pending_of_suspect) {
     leaving = oldest_of(address);
     if (now - leaving->since < limits_.suspect_unproven_age) return Answer::kRefuse;
   } else if (pending_.size() >= limits_.pending) {
     if (!has_room(now)) return Answer::kLater;
     leaving = first_to_go(now);
+    // An address with many connections makes room for others at once, and for itself by and by.
+    const bool is_own = leaving->address->first == address;
+    if (is_own && now - leaving->since < limits_.unproven_age) return Answer::kLater;
   }
   if (leaving != pending_.end()) {
     evicted = leaving->id;
@@ -99,7 +106,7 @@ Gate::Answer Gate::enter(Id id, const std::string& address, Clock::time_point no
   }
   room_at_.reset();
   Counts::value_type& of_address = *counts_.try_emplace(address).first;
-  ++of_address.second;
+  ++of_address.second.connections;
   by_id_[id] = pending_.insert(pending_.end(), {id, &of_address, now});
   return Answer::kEnter;
 }
@@ -109,6 +116,13 @@ void Gate::said_hello(Id id) {
   if (entry == pending_.end()) return;
   entry->has_hello = true;
   room_at_.reset();
+}
+
+void Gate::proved(Id id) {
+  const Entry entry = find(id);
+  if (entry == pending_.end()) return;
+  entry->address->second.has_proved = true;
+  remove(entry);
 }
 
 void Gate::leave(Id id) {

@@ -36,9 +36,12 @@ class Gate {
     // own.
     std::chrono::milliseconds unproven_age = kUnprovenAge;
     std::chrono::milliseconds suspect_unproven_age = kSuspectUnprovenAge;
-    // Likewise of a connection with a whole hello, which owes the proof only, if its address has no
-    // more than a quarter of the places: a round trip to it may take longer than unproven_age.
+    // Likewise of a connection with a whole hello, which owes the proof only: a round trip to it
+    // may take longer than unproven_age.
     std::chrono::milliseconds hello_age = kHelloAge;
+    // Likewise of an address that has more than a quarter of the places and of which none has
+    // proved itself, for another address.
+    std::chrono::milliseconds crowd_age = kCrowdAge;
     // From the connection's begin to its whole hello.
     std::chrono::milliseconds hello_timeout = kHelloTimeout;
     // Between two lines of the log about the same address.
@@ -67,7 +70,9 @@ class Gate {
   bool has_room(Clock::time_point now) const;
   // Its hello is whole; the proof is still to come.
   void said_hello(Id id);
-  // It has proved itself, or ended without a failed hello.
+  // It has proved itself.
+  void proved(Id id);
+  // It has ended without a failed hello.
   void leave(Id id);
   // The server had no time for so long: nobody is late because of that.
   void account_for_own_gap(Clock::duration gap, Clock::time_point now);
@@ -81,10 +86,15 @@ class Gate {
   bool is_suspect(const std::string& address, Clock::time_point now) const;
 
  private:
-  using Counts = std::unordered_map<std::string, std::size_t>;
+  // Of an address that has connections here.
+  struct Count {
+    std::size_t connections = 0;
+    bool has_proved = false;  // one of them has proved itself, since the address had none here
+  };
+  using Counts = std::unordered_map<std::string, Count>;
   struct Pending {
     Id id;
-    Counts::value_type* address;  // and how many connections it has here
+    Counts::value_type* address;
     Clock::time_point since;
     bool has_hello = false;
   };
@@ -111,7 +121,7 @@ class Gate {
   Limits limits_;
   std::list<Pending> pending_{};  // the oldest first
   std::unordered_map<Id, Entry> by_id_{};
-  Counts counts_{};  // of pending connections, by address
+  Counts counts_{};
   // The earliest time at which one may be closed; empty: to be found out.
   mutable std::optional<Clock::time_point> room_at_{};
   std::map<std::string, Record> records_{};

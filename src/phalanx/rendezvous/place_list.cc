@@ -66,16 +66,7 @@ PlaceList::PlaceList(const std::vector<RankPlace>& places)
     const int host = places[rank].host;
     if (host == hosts_) {
       ++hosts_;
-      const std::string name = places[rank].host_name.substr(0, kLongestName);
-      const bool goes_on = !names_.empty() && names_.back().digits > 0 &&
-                           name == name_of(names_.back().prefix, names_.back().digits,
-                                           names_.back().first + names_.back().count);
-      if (goes_on) {
-        ++names_.back().count;
-      } else {
-        NumberedName numbers = numbered(name);
-        names_.push_back({std::move(numbers.prefix), numbers.digits, numbers.number, 1});
-      }
+      add_name(places[rank].host_name.substr(0, kLongestName));
     }
     int each = 0;
     while (rank < places.size() && places[rank].host == host) ++each, ++rank;
@@ -87,6 +78,26 @@ PlaceList::PlaceList(const std::vector<RankPlace>& places)
       runs_.push_back({host, 1, each});
     }
   }
+}
+
+std::string PlaceList::name_at(const Names& run, int at) {
+  return run.digits == 0 ? run.prefix : name_of(run.prefix, run.digits, run.first + at);
+}
+
+void PlaceList::add_name(std::string name) {
+  if (!names_.empty()) {
+    Names& last = names_.back();
+    if (name == name_at(last, last.count)) {
+      ++last.count;
+      return;
+    }
+    if (last.count == 1 && name == name_at(last, 0)) {
+      last = {std::move(name), 0, 0, 2};
+      return;
+    }
+  }
+  NumberedName numbers = numbered(name);
+  names_.push_back({std::move(numbers.prefix), numbers.digits, numbers.number, 1});
 }
 
 std::string PlaceList::text() const {
@@ -108,10 +119,9 @@ PlaceList PlaceList::read(const std::string& text) {
   for (const json& run : names) {
     if (!run.is_array() || run.size() != 4) refuse_places();
     const auto digits = static_cast<std::size_t>(place_integer(run[1], 0, kMostDigits));
-    list.names_.push_back(
-        {place_text(run[0]), digits,
-         place_integer(run[2], 0, std::numeric_limits<std::int32_t>::max()),
-         static_cast<int>(place_integer(run[3], 1, digits == 0 ? 1 : kMostRanks - list.hosts_))});
+    list.names_.push_back({place_text(run[0]), digits,
+                           place_integer(run[2], 0, std::numeric_limits<std::int32_t>::max()),
+                           static_cast<int>(place_integer(run[3], 1, kMostRanks - list.hosts_))});
     list.hosts_ += list.names_.back().count;
   }
   for (const json& run : runs) {
@@ -140,10 +150,7 @@ int PlaceList::host_of(int rank) const {
 std::vector<RankPlace> PlaceList::places() const {
   std::vector<std::string> names;
   for (const Names& run : names_) {
-    for (int at = 0; at < run.count; ++at) {
-      names.push_back(run.digits == 0 ? run.prefix
-                                      : name_of(run.prefix, run.digits, run.first + at));
-    }
+    for (int at = 0; at < run.count; ++at) names.push_back(name_at(run, at));
   }
   std::vector<int> sizes(names.size(), 0);
   std::vector<RankPlace> places;

@@ -31,13 +31,16 @@ class PlaceList {
   struct Ranks {
     int first, hosts, each;
   };
-  // Successive hosts, whose names are `prefix` and a number of so many digits, or (0) `prefix`.
+  // Successive hosts, whose names are `prefix` and a number of so many digits, or (0) all `prefix`.
   struct Names {
     std::string prefix;
     std::size_t digits;
     std::int64_t first;
     int count;
   };
+
+  static std::string name_at(const Names& run, int at);
+  void add_name(std::string name);
 
   int ranks_ = 0;
   int hosts_ = 0;

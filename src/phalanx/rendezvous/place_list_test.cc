@@ -16,19 +16,21 @@ bool is_same(const RankPlace& left, const RankPlace& right) {
          left.local_size == right.local_size && left.host_name == right.host_name;
 }
 
-// The places of ranks that join from these hosts, in their order.
-std::vector<RankPlace> places_of(const std::vector<std::string>& hosts) {
+// The places of ranks that join from these hosts, in their order; `ranks_of_node`: on nodes of so
+// many ranks, whatever their names.
+std::vector<RankPlace> places_of(const std::vector<std::string>& hosts, int ranks_of_node = 0) {
   const int size = static_cast<int>(hosts.size());
   Roster roster("rank", size);
   for (int rank = 0; rank < size; ++rank) {
     const std::string& host = hosts[static_cast<std::size_t>(rank)];
-    roster.admit(rank, {size, 0, 0, 1, 1, host, host});
+    const int node = ranks_of_node > 0 ? rank / ranks_of_node : 0;
+    roster.admit(rank, {size, node, 0, 1, 1, host, host});
   }
   return roster.places();
 }
 
-void expect_through(const std::vector<std::string>& hosts) {
-  const std::vector<RankPlace> places = places_of(hosts);
+void expect_through(const std::vector<std::string>& hosts, int ranks_of_node = 0) {
+  const std::vector<RankPlace> places = places_of(hosts, ranks_of_node);
   const std::string text = PlaceList(places).text();
   const PlaceList list = PlaceList::read(text);
   EXPECT_EQ(list.ranks(), std::ssize(places));
@@ -48,6 +50,8 @@ TEST(PlaceList, ComesBackAsItWas) {
   expect_through({"n1", "n1", "n2", "n2", "n3"});
   expect_through({"n09", "n10", "n11", "n011"});
   expect_through({"a", "b", "a", "b", "a", "c"});
+  expect_through({"vm", "vm", "vm", "vm", "a", "b1", "b1", "b1", "b2", "b2", "b3", "c"}, 1);
+  expect_through({"b1", "b2", "b2", "b3", "7", "7"}, 1);
   expect_through({"gpu007", "gpu007", "gpu008", "login", "gpu009", "gpu009"});
   expect_through({"9", "10", "1234567890123", "1234567890124", "", "x0", "x1"});
 }
@@ -73,7 +77,7 @@ TEST(PlaceList, ThatIsNoneIsRefused) {
         R"({"names":[["a",0,0,1]],"runs":[[1,1,1]]})",
         R"({"names":[["a",0,0,1]],"runs":[[0,1,0]]})",
         R"({"names":[["a",0,0,1]],"runs":[[0,1,99999999]]})",
-        R"({"names":[["a",0,0,2]],"runs":[[0,1,1]]})",
+        R"({"names":[["a",0,0,2]],"runs":[[0,3,1]]})",
         R"({"names":[["a",1,0,99999999]],"runs":[[0,1,1]]})",
         R"({"names":[["a",10,0,1]],"runs":[[0,1,1]]})",
         R"({"names":[["a",1,-1,1]],"runs":[[0,1,1]]})", R"({"names":[3],"runs":[[0,1,1]]})"}) {

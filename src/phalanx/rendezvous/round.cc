@@ -79,7 +79,8 @@ std::optional<RoundResult> Round::finish() {
   RoundResult result{number_, kind_, {}};
   for (int member = 0; member < std::ssize(parts_); ++member) {
     std::optional<std::string>& part = parts_[static_cast<std::size_t>(member)];
-    const std::string text = std::move(part).value_or("");
+    std::string text;
+    if (part) text.swap(*part);
     part.reset();
     if (kind_ == RoundKind::kBroadcast) {
       if (member == 0) result.runs.push_back({0, 1, text});

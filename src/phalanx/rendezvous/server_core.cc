@@ -138,7 +138,7 @@ void ServerCore::on_handshake_bytes(Id id, Peer& peer, std::string_view bytes,
     peer.link->close_when_sent();
     peers_.erase(id);
   } else if (peer.handshake.state() == HandshakeState::kDone) {
-    gate_.leave(id);
+    gate_.proved(id);
     peer.link->seal_with(peer.handshake.keys().of_server);
     peer.opener.emplace(peer.handshake.keys().of_client, kLongestOfMember);
     peer.state = State::kProven;

@@ -39,6 +39,7 @@ class Agenda {
     events_.push({std::max(time, now_), count_++, std::move(event)});
   }
   void after(Duration time, std::function<void()> event) { at(now_ + time, std::move(event)); }
+  void clear() { events_ = {}; }
   // Until `done`, or for that long. Whether it is done.
   bool run(Duration limit, const std::function<bool()>& done) {
     const Time end = now_ + limit;

@@ -54,10 +54,12 @@ inline constexpr auto kLongestPause = std::chrono::seconds(1);
 inline constexpr auto kHelloTimeout = std::chrono::seconds(2);
 inline constexpr auto kJoinRequestTimeout = std::chrono::seconds(5);
 // How old a connection without a proof must be before it makes room for another one; of an address
-// that is suspect, for one of the same address; with a whole hello. How long a failed hello makes
+// that is suspect, for one of the same address; of an
+// address with many, for another one; with a whole hello. How long a failed hello makes
 // an address suspect, and the time between two lines of the log about an address.
 inline constexpr auto kUnprovenAge = std::chrono::milliseconds(100);
 inline constexpr auto kSuspectUnprovenAge = std::chrono::milliseconds(10);
+inline constexpr auto kCrowdAge = std::chrono::milliseconds(10);
 inline constexpr auto kHelloAge = std::chrono::milliseconds(1000);
 inline constexpr auto kSuspicion = std::chrono::seconds(10);
 inline constexpr auto kFailedHelloLogPeriod = std::chrono::seconds(10);
