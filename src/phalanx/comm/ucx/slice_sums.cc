@@ -1,7 +1,7 @@
 #include "phalanx/comm/ucx/slice_sums.h"
 
 #include <algorithm>
-#include <deque>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -122,33 +122,50 @@ class Jobs {
   std::size_t next_ = 0;
 };
 
-// Jobs whose data is being received, each with a batch: at most so many, in their order.
+// Up to `most` batches, used in turn; those that are needed live in the task's frame.
+template <std::size_t most>
+class Batches {
+ public:
+  Batches(Operation& operation, std::int64_t count) : count_(count) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      batches_[i].emplace(operation);
+    }
+  }
+  std::int64_t count() const { return count_; }
+  Batch& of(std::int64_t index) { return *batches_[static_cast<std::size_t>(index % count_)]; }
+
+ private:
+  std::int64_t count_;
+  std::array<std::optional<Batch>, most> batches_;
+};
+
+// Jobs whose data is being received, each with a batch: at most `ahead`, in their order.
 class Pipeline {
  public:
-  Pipeline(Operation& operation, Jobs jobs, int ahead) : jobs_(std::move(jobs)) {
-    for (int i = 0; i < ahead; ++i) batches_.emplace_back(operation);
-  }
+  Pipeline(Operation& operation, Jobs jobs, int ahead)
+      : jobs_(std::move(jobs)), batches_(operation, ahead) {}
   // Calls receive(batch, job) for those that are begun.
   template <typename F>
   void begin(const F& receive) {
-    while (begun_.size() < batches_.size()) {
+    while (begun_ - done_ < batches_.count()) {
       const std::optional<Job> job = jobs_.next();
       if (!job) return;
-      begun_.push_back(*job);
-      receive(batch(*job), *job);
+      at(begun_++) = *job;
+      receive(batches_.of(job->index), *job);
     }
   }
-  bool empty() const { return begun_.empty(); }
-  const Job& front() const { return begun_.front(); }
-  Batch& batch(const Job& job) {
-    return batches_[static_cast<std::size_t>(job.index) % batches_.size()];
-  }
-  void pop() { begun_.pop_front(); }
+  bool empty() const { return begun_ == done_; }
+  const Job& front() { return at(done_); }
+  Batch& front_batch() { return batches_.of(done_); }
+  void pop() { ++done_; }
 
  private:
+  Job& at(std::int64_t index) { return ring_[static_cast<std::size_t>(index % kTakesAhead)]; }
+
   Jobs jobs_;
-  std::deque<Batch> batches_;
-  std::deque<Job> begun_;
+  Batches<kTakesAhead> batches_;
+  std::array<Job, kTakesAhead> ring_;
+  std::int64_t begun_ = 0, done_ = 0;
 };
 
 class Adder {
@@ -168,6 +185,8 @@ class Adder {
   std::int64_t chunk() const { return chunk_; }
   std::int64_t chunks() const { return (sum_.parts.bytes(0) + chunk_ - 1) / chunk_; }
   int takes_ahead() const { return memory_.takes_ahead(); }
+  int adds_ahead() const { return steps_.has_adders() ? kAddsAhead : 0; }
+  int sums_sent() const { return steps_.has_adders() ? kSentSums : 0; }
 
   // The blocks of this rank's slice, in the order of steps.
   Jobs takes() const {
@@ -338,10 +357,9 @@ Task add_slices(Operation& operation, Sums& sums, const SliceSum& sum) {
   co_await scratch;
   adder.set_scratch(scratch.data());
   Pipeline takes(operation, adder.takes(), adder.takes_ahead());
-  Pipeline adds(operation, adder.adds(), kAddsAhead);
-  std::deque<Batch> data, sent;
-  for (int i = 0; i < kSentChunks; ++i) data.emplace_back(operation);
-  for (int i = 0; i < kSentSums; ++i) sent.emplace_back(operation);
+  Pipeline adds(operation, adder.adds(), adder.adds_ahead());
+  Batches<kSentChunks> data(operation, std::min<std::int64_t>(kSentChunks, adder.chunks()));
+  Batches<kSentSums> sent(operation, adder.sums_sent());
   std::int64_t chunks_sent = 0;
   for (;;) {
     takes.begin([&](Batch& batch, const Job& job) { adder.receive_taken(batch, job); });
@@ -356,16 +374,16 @@ Task add_slices(Operation& operation, Sums& sums, const SliceSum& sum) {
       until = std::min(until, next.begin / adder.chunk() + kSentChunks);
     }
     for (; chunks_sent < until; ++chunks_sent) {
-      Batch& batch = data[static_cast<std::size_t>(chunks_sent % kSentChunks)];
+      Batch& batch = data.of(chunks_sent);
       co_await batch;
       adder.send_data(batch, chunks_sent);
     }
     if (is_over) break;
     if (is_add) {
       const Job job = adds.front();
-      Batch& came = adds.batch(job);
+      Batch& came = adds.front_batch();
       co_await came;
-      Batch& batch = sent[static_cast<std::size_t>(job.index % kSentSums)];
+      Batch& batch = sent.of(job.index);
       co_await batch;  // the memory is free
       auto work = [&](int threads) { adder.add_for_another(threads, job); };
       auto computed = operation.engine().compute(work);
@@ -374,7 +392,7 @@ Task add_slices(Operation& operation, Sums& sums, const SliceSum& sum) {
       adds.pop();
     } else {
       const Job job = takes.front();
-      Batch& came = takes.batch(job);
+      Batch& came = takes.front_batch();
       co_await came;
       auto work = [&](int threads) { adder.add_taken(threads, job); };
       auto computed = operation.engine().compute(work);
@@ -382,8 +400,14 @@ Task add_slices(Operation& operation, Sums& sums, const SliceSum& sum) {
       takes.pop();
     }
   }
-  for (Batch& batch : data) co_await batch;
-  for (Batch& batch : sent) co_await batch;
+  for (std::int64_t i = 0; i < data.count(); ++i) {
+    Batch& batch = data.of(i);
+    co_await batch;
+  }
+  for (std::int64_t i = 0; i < sent.count(); ++i) {
+    Batch& batch = sent.of(i);
+    co_await batch;
+  }
 }
 
 }  // namespace phalanx::ucx
