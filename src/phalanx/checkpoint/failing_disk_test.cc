@@ -148,6 +148,55 @@ INSTANTIATE_TEST_SUITE_P(Cases, FailingDiskTest,
                          testing::Values(Case{}, Case{.iteration = 1},
                                          Case{.iteration = 1, .may_exchange = false}));
 
+// --- A disk that cannot be read
+
+using FailingReadsTest = CheckpointTest;
+
+// Whichever read of the newest checkpoint fails, the one before it is taken.
+TEST_F(FailingReadsTest, ABadDiskIsPassedOver) {
+  save_at(1, 10);
+  save_at(2, 20);
+  FailingCalls counted(What::kCount);
+  counted.only({"pread"});
+  CheckpointReader::open(save());
+  const int count = counted.count();
+  ASSERT_GE(count, 6);  // length, header and digest of two files
+  for (int at = 0; at < count; ++at) {
+    SCOPED_TRACE(at);
+    std::string warnings;
+    {
+      FailingCalls failing(What::kFail, at, EIO);
+      failing.only({"pread"});
+      warnings =
+          warnings_of([&] { EXPECT_EQ(CheckpointReader::open(save()).manifest().iteration, 1); });
+    }
+    EXPECT_THAT(warnings, AllOf(HasSubstr("iter_0000002"), HasSubstr("cannot read beyond byte"),
+                                HasSubstr("Input/output error"), HasSubstr("iter_0000001")));
+  }
+}
+
+// After it was opened, too, a fault is an error with a name, not a signal.
+TEST_F(FailingReadsTest, AFaultBehindTheOpeningIsAnError) {
+  save_at(1, 10);
+  const auto reader = CheckpointReader::open(save());
+  const auto* entry = reader.find("embedding.word_embeddings.weight");
+  ASSERT_NE(entry, nullptr);
+  const fs::path file = reader.directory() / kModelFileName;
+  {
+    FailingCalls failing(What::kFail, 0, EIO);
+    failing.only({"pread"});
+    EXPECT_THAT(error_of<IoError>([&] { bytes_of(reader, *entry); }),
+                AllOf(HasSubstr(file.string()), HasSubstr("Input/output error")));
+  }
+  {
+    const FailingCalls shortened(What::kShortWrite);
+    EXPECT_EQ(bytes_of(reader, *entry).size(), 80U);
+  }
+  fs::resize_file(file, fs::file_size(file) - 100);
+  EXPECT_THAT(error_of<IoError>([&] { bytes_of(reader, *entry); }),
+              AllOf(HasSubstr(file.string()), HasSubstr("the file became shorter")));
+}
+
 // --- Housekeeping that fails
 
 using HousekeepingTest = CheckpointTest;
