@@ -121,8 +121,8 @@ std::string RunSaver::try_to_save(const RunState& state) {
 Manifest RunSaver::manifest_of(const RunState& state) const {
   const TrainConfig& config = run_.config;
   Manifest manifest;
-  manifest.run_id = run_.directory.run_id();
-  manifest.start = run_.directory.start();
+  manifest.run_id = run_.identity.run_id;
+  manifest.start = run_.identity.start;
   manifest.iteration = state.iteration;
   manifest.consumed_train_samples = state.consumed_train_samples;
   manifest.consumed_valid_samples = state.consumed_valid_samples;

@@ -24,7 +24,7 @@ namespace phalanx {
 struct SavedRun {
   const TrainConfig& config;
   const std::optional<DirectoryLock>& lock;  // on --save; of the process that writes
-  const RunDirectory& directory;
+  const RunIdentity& identity;
   const RunInputs& inputs;
   const ParameterSchedule& schedule;
   std::string_view products;             // the family of matrix products

@@ -29,7 +29,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> 
   void save_iterations(std::int64_t last) {
     TrainConfig c = with_flags(with_layout(config("run"), GetParam()), "--keep-last 100");
     const RunSetup setup(c);
-    setup.directory.claim();
+    setup.directory->claim();
     for (const int iteration : blocked_) {
       // Where something else lies under a checkpoint's name, it cannot be saved.
       fs::create_directories(fs::path(c.run.save) / iteration_directory_name(iteration));
