@@ -27,7 +27,8 @@ class FailingCalls {
     kFail,       // the call number `at` (from 0) fails once
     kStayFull,   // from call `at` on every call that needs space fails
     kDie,        // the process ends instead of making the call
-    kShortWrite  // every write takes one byte, and every second one is interrupted first
+    kShortWrite  // every write takes one byte, and every second one is interrupted first; a read
+                 // by position gives at most 1,000 bytes
   };
   explicit FailingCalls(What what, int at = 0, int error = EIO)
       : what_(what), at_(at), error_(error) {
@@ -107,6 +108,13 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   }
   if (calls != nullptr && calls->shortens()) size = std::min<size_t>(size, 1);
   return ::syscall(SYS_write, descriptor, bytes, size);
+}
+
+ssize_t pread(int descriptor, void* bytes, size_t size, off_t offset) {
+  if (phalanx_call_fails("pread", false)) return -1;
+  auto* calls = phalanx::testing_support::FailingCalls::current();
+  if (calls != nullptr && calls->shortens()) size = std::min<size_t>(size, 1000);
+  return ::syscall(SYS_pread64, descriptor, bytes, size, offset);
 }
 
 // While a FailingCalls lives, records the path and syncs nothing: tests simulate no power loss.

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/file.h"
 #include "phalanx/base/progress.h"
+#include "phalanx/base/random_access_file.h"
 
 namespace phalanx {
 
@@ -65,9 +65,10 @@ std::optional<std::uint64_t> digest_from_text(std::string_view text) {
 }
 
 FileDigest digest_file(const std::filesystem::path& path) {
-  const FileAccess access("reading", path);
-  const MappedFile file(path);
-  return {.bytes = static_cast<std::int64_t>(file.bytes().size()), .xxh3 = xxh3(file.bytes())};
+  const RandomAccessFile file(path);
+  Xxh3 digest;
+  file.visit(0, file.size(), [&](std::span<const std::byte> bytes) { digest.update(bytes); });
+  return {.bytes = file.size(), .xxh3 = digest.digest()};
 }
 
 }  // namespace phalanx

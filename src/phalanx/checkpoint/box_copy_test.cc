@@ -157,7 +157,7 @@ TEST(BoxCopy, ShardsOfCutParametersComeTogether) {
         EXPECT_LE(shards.back().boxes.size(), 3 * spec.boxes.size());
         for (const auto& box : shards.back().boxes) EXPECT_GT(box.rows * box.columns, 0);
         // Reading fills the shard with its range of the local part.
-        fill_from_global_bytes(shards.back(), DType::kF32, bytes);
+        fill_from_box(shards.back(), whole_box(shards.back().global_shape), DType::kF32, bytes);
         EXPECT_THAT(dense.span<float>(),
                     ElementsAreArray(local.begin() + cuts[i], local.begin() + cuts[i + 1]));
       }

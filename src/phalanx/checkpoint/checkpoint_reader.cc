@@ -10,9 +10,9 @@
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
-#include "phalanx/base/progress.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/input_file.h"
+#include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {
 namespace {
@@ -52,6 +52,21 @@ void refuse_hugging_face_folder(const fs::path& directory) {
       "{}: no checkpoint, but a folder of Hugging Face's (it has a config.json): make a checkpoint "
       "of it with phalanx import hf --input {} --output NEW, and name that",
       directory.string(), directory.string());
+}
+
+// The copies of input files.
+void check_copies(const fs::path& directory, const Manifest& manifest, bool verifies) {
+  for (const auto& file : manifest.files) {
+    if (!is_copy_name(file.name)) continue;
+    const fs::path path = directory / file.name;
+    const std::int64_t bytes = describe_input_length("", path).bytes;
+    if (bytes != file.bytes) {
+      throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes, file.bytes);
+    }
+    if (verifies && digest_file(path).xxh3 != file.xxh3) {
+      throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+    }
+  }
 }
 
 bool means_another_checkpoint_may_do(const Error& error) {
@@ -119,100 +134,35 @@ CheckpointReader CheckpointReader::open(const fs::path& directory, Verify verify
 
 CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
     : directory_(without_trailing_slash(directory)),
-      verify_(verify),
-      manifest_(read_manifest_of(directory_)) {
-  for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    index_[manifest_.tensors[i].name] = i;
+      manifest_(std::make_unique<const Manifest>(read_manifest_of(directory_))) {
+  for (std::size_t i = 0; i < manifest().tensors.size(); ++i) {
+    index_[manifest().tensors[i].name] = i;
   }
-  for (const auto& file : manifest_.files) {
-    if (wants(file.name)) open_file(file);
-  }
-  for (const auto& entry : manifest_.tensors) {
-    if (wants(entry.file)) check_entry(entry);
-  }
-  for (const auto& [name, file] : files_) {
-    for (const auto& stored : file.entries()) {
-      const auto* entry = find(stored.name);
-      if (entry == nullptr || entry->file != name) {
-        throw DataError("{}: tensor {} is not in the manifest", file.path().string(), stored.name);
-      }
-    }
-  }
-  // Last, because it reads all files: cheap checks come first.
-  for (const auto& file : manifest_.files) {
-    if (verify_ != Verify::kNo && wants(file.name)) compare_digest(file);
-  }
-}
-
-bool CheckpointReader::wants(std::string_view file_name) const {
-  return verify_ != Verify::kWeights || file_name != kOptimizerFileName;
-}
-
-void CheckpointReader::open_file(const Manifest::File& file) {
-  const fs::path path = directory_ / file.name;
-  const std::int64_t bytes = describe_input_length("", path).bytes;
-  if (bytes != file.bytes) {
-    throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes, file.bytes);
-  }
-  if (!is_copy_name(file.name)) files_.emplace(file.name, SafetensorsFile(path));
-}
-
-void CheckpointReader::compare_digest(const Manifest::File& file) const {
-  const fs::path path = directory_ / file.name;
-  const auto opened = files_.find(file.name);
-  if (opened == files_.end()) {
-    if (digest_file(path).xxh3 == file.xxh3) return;
-    throw DataError("{}: damaged: its digest is not the manifest's", path.string());
-  }
-  const FileAccess access("reading", path);
-  if (xxh3(opened->second.all_bytes()) == file.xxh3) return;
-  // A second pass finds the place.
-  for (const auto& entry : manifest_.tensors) {
-    if (entry.file == file.name) compare_digest(entry);
-  }
-  throw DataError("{}: damaged: its digest is not the manifest's", path.string());
-}
-
-void CheckpointReader::compare_digest(const Manifest::Entry& entry) const {
-  const std::uint64_t digest = xxh3(bytes(entry));
-  if (digest == entry.xxh3) return;
-  throw DataError("{}: tensor {} is damaged: its digest is {}, the manifest says {}",
-                  (directory_ / entry.file).string(), entry.name, digest_to_text(digest),
-                  digest_to_text(entry.xxh3));
-}
-
-void CheckpointReader::check_entry(const Manifest::Entry& entry) const {
-  const SafetensorsFile& file = opened(entry.file);
-  const auto* stored = file.find(entry.name);
-  if (stored == nullptr) {
-    throw DataError("{}: tensor {} of the manifest is missing", file.path().string(), entry.name);
-  }
-  if (stored->dtype != entry.dtype || stored->shape != entry.shape) {
-    throw DataError("{}: tensor {} is {} {}, the manifest says {} {}", file.path().string(),
-                    entry.name, stored->type, stored->shape.to_string(), name_of(entry.dtype),
-                    entry.shape.to_string());
-  }
+  check_copies(directory_, manifest(), verify != Verify::kNo);
+  tensors_ = manifest().parts.empty() ? open_whole_tensors(directory_, manifest(), verify)
+                                      : open_part_tensors(directory_, manifest(), verify);
 }
 
 bool CheckpointReader::has_optimizer() const {
-  return std::ranges::any_of(manifest_.files,
-                             [](const auto& file) { return file.name == kOptimizerFileName; });
+  return std::ranges::any_of(manifest().tensors, [](const auto& entry) {
+    return entry.name.starts_with(kOptimizerPrefix);
+  });
 }
 
 const Manifest::Entry* CheckpointReader::find(std::string_view name) const {
   const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &manifest_.tensors[found->second];
+  return found == index_.end() ? nullptr : &manifest().tensors[found->second];
 }
 
-const SafetensorsFile& CheckpointReader::opened(std::string_view file_name) const {
-  const auto found = files_.find(file_name);
-  PHALANX_CHECK(found != files_.end(), "{}: {} is not open", directory_.string(), file_name);
-  return found->second;
-}
-
-std::span<const std::byte> CheckpointReader::bytes(const Manifest::Entry& entry) const {
-  const SafetensorsFile& file = opened(entry.file);
-  return file.bytes(*file.find(entry.name));
+void CheckpointReader::visit(const Manifest::Entry& entry,
+                             const std::function<void(std::span<const std::byte>)>& visit) const {
+  const std::int64_t size = size_of(entry.dtype);
+  std::vector<std::byte> bytes;
+  for_pieces(whole_box(entry.shape), kReadBytes / size, [&](const MatrixBox& piece) {
+    bytes.resize(static_cast<std::size_t>(piece.count() * size));
+    read_box(entry, piece, bytes);
+    visit(bytes);
+  });
 }
 
 void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const {
@@ -233,23 +183,27 @@ void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const 
                       target.name, name_of(entry->dtype), name_of(local));
   }
   check_boxes(target, Coverage::kPartial);
-  FileAccess access("reading", directory_ / entry->file);
-  fill_from_global_bytes(target, entry->dtype, bytes(*entry));
-  access.moved(target.local.bytes());
+  const std::int64_t size = size_of(entry->dtype);
+  std::vector<std::byte> bytes;
+  for (const ParamBox& box : target.boxes) {
+    for_pieces(global_box(box), kReadBytes / size, [&](const MatrixBox& piece) {
+      bytes.resize(static_cast<std::size_t>(piece.count() * size));
+      read_box(*entry, piece, bytes);
+      fill_from_box(target, piece, entry->dtype, bytes);
+    });
+  }
 }
 
 std::optional<fs::path> CheckpointReader::copy_of(std::string_view flag) const {
-  for (const auto& file : manifest_.input_files) {
+  for (const auto& file : manifest().input_files) {
     if (file.flag == flag && !file.copy.empty()) return directory_ / file.copy;
   }
   return std::nullopt;
 }
 
 void CheckpointReader::verify_all() const {
-  for (const auto& file : manifest_.files) compare_digest(file);
-  for (const auto& entry : manifest_.tensors) {
-    if (wants(entry.file)) compare_digest(entry);
-  }
+  check_copies(directory_, manifest(), true);
+  tensors_->verify_all();
 }
 
 std::string no_checkpoint_message(const fs::path& directory) {

@@ -1,9 +1,12 @@
 #pragma once
-// Loads a checkpoint: any rank asks for its boxes of any global tensor.
+// Loads a checkpoint: any rank asks for its boxes of any global tensor. Nothing is mapped: a disk
+// that fails is an IoError that names the file. Several threads may read.
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,18 +14,11 @@
 #include <vector>
 
 #include "phalanx/checkpoint/manifest.h"
-#include "phalanx/checkpoint/safetensors.h"
+#include "phalanx/checkpoint/stored_tensors.h"
 #include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx {
 
-// Which files are compared with the manifest's digests. Each is read once for that, when it is
-// opened.
-enum class Verify {
-  kNo,       // none
-  kWeights,  // weights and copies of input files; the optimizer's file is not opened
-  kYes,      // all
-};
 enum class DTypeMatch {
   kExact,    // the stored dtype is the local one
   kConvert,  // floating-point types are converted, each value to the nearest
@@ -47,15 +43,19 @@ class CheckpointReader {
   explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
   const std::filesystem::path& directory() const { return directory_; }
-  const Manifest& manifest() const { return manifest_; }
+  const Manifest& manifest() const { return *manifest_; }
   // False for weights only (imported models).
   bool has_optimizer() const;
   // Null if there is no such tensor.
   const Manifest::Entry* find(std::string_view name) const;
 
-  // The row-major little-endian bytes of a whole tensor, not aligned to its elements.
-  std::span<const std::byte> bytes(const Manifest::Entry& entry) const;
-
+  // Fills `to` with the row-major little-endian bytes of a part of a tensor.
+  void read_box(const Manifest::Entry& entry, const MatrixBox& box, std::span<std::byte> to) const {
+    tensors_->read(entry, box, to);
+  }
+  // Passes the row-major little-endian bytes of a whole tensor to `visit`, in pieces of some MiB.
+  void visit(const Manifest::Entry& entry,
+             const std::function<void(std::span<const std::byte>)>& visit) const;
   // Fills the boxes of target.local, leaving padding as it is. ConfigError if the tensor is missing
   // or has another shape or dtype than the model asks for.
   void read(const GlobalTensor& target, DTypeMatch match = DTypeMatch::kExact) const;
@@ -68,18 +68,10 @@ class CheckpointReader {
   void verify_all() const;
 
  private:
-  bool wants(std::string_view file_name) const;
-  void open_file(const Manifest::File& file);
-  void check_entry(const Manifest::Entry& entry) const;
-  void compare_digest(const Manifest::File& file) const;
-  void compare_digest(const Manifest::Entry& entry) const;
-  const SafetensorsFile& opened(std::string_view file_name) const;
-
   std::filesystem::path directory_;
-  Verify verify_;
-  Manifest manifest_;
-  std::map<std::string, SafetensorsFile, std::less<>> files_;
+  std::unique_ptr<const Manifest> manifest_;  // at a fixed address
   std::map<std::string, std::size_t, std::less<>> index_;
+  std::unique_ptr<const StoredTensors> tensors_;
 };
 
 // A line for the log of a run that starts from random weights.

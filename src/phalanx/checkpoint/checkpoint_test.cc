@@ -46,7 +46,7 @@ TEST_F(CheckpointTest, TensorsComeBackWithoutTheirPadding) {
   const auto* entry = reader.find("embedding.word_embeddings.weight");
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->shape, (Shape{5, 4}));
-  EXPECT_EQ(reader.bytes(*entry).size(), 80U);
+  EXPECT_EQ(bytes_of(reader, *entry).size(), 80U);
 
   // Into another padding than it was saved from.
   Arena arena("loaded", 1 << 14);
@@ -282,19 +282,52 @@ TEST_F(CheckpointTest, WhoReadsWeightsNeedsNoOptimizer) {
   EXPECT_THROW(CheckpointReader::open(save(), Verify::kWeights), DataError);
 }
 
-bool is_mapped(const fs::path& path) {
-  std::ifstream maps("/proc/self/maps");
-  const std::string text{std::istreambuf_iterator<char>(maps), {}};
-  return text.find(path.string()) != std::string::npos;
+// Whether this process has a file below `directory` open.
+bool is_open(const fs::path& directory) {
+  const auto in_it = [&](const fs::directory_entry& descriptor) {
+    std::error_code error;
+    return fs::read_symlink(descriptor, error).string().starts_with(directory.string());
+  };
+  return std::ranges::any_of(fs::directory_iterator("/proc/self/fd"), in_it);
 }
 
 // Else a run holds the disk space of the checkpoint it began with after that was pruned.
 TEST_F(CheckpointTest, AReadersFilesAreLetGoWithIt) {
   const auto latest = fs::canonical(save_at(1));
   std::optional<CheckpointReader> reader = CheckpointReader::open(save());
-  EXPECT_TRUE(is_mapped(latest));
+  EXPECT_TRUE(is_open(latest));
   reader.reset();
-  EXPECT_FALSE(is_mapped(latest));
+  EXPECT_FALSE(is_open(latest));
+}
+
+// Narrow boxes come with what lies between their rows, wide ones row by row, whole rows at once.
+TEST_F(CheckpointTest, APartOfATensorIsReadAlone) {
+  Arena arena("wide", std::int64_t{4} << 20);
+  const std::int64_t rows = 30, columns = 20'000;
+  const std::vector<GlobalTensor> tensors = {
+      whole_tensor("wide", filled(arena, {rows, columns}, 0)),
+      whole_tensor("vector", filled(arena, {columns}, 7))};
+  save_checkpoint({.directory = save()}, example_manifest(1), tensors);
+  const auto reader = CheckpointReader::open(save());
+  const auto expect = [&](const GlobalTensor& tensor, const MatrixBox& box) {
+    std::vector<float> values(static_cast<std::size_t>(box.count()));
+    reader.read_box(*reader.find(tensor.name), box, std::as_writable_bytes(std::span(values)));
+    std::vector<float> expected;
+    for (std::int64_t row = box.row; row < box.row + box.rows; ++row) {
+      const float* from = tensor.local.as<float>() + row * columns + box.column;
+      expected.insert(expected.end(), from, from + box.columns);
+    }
+    EXPECT_EQ(values, expected);
+  };
+  expect(tensors[0], whole_box(tensors[0].global_shape));
+  expect(tensors[0], {3, 0, 5, columns});
+  expect(tensors[0], {0, 17, rows, 3});
+  expect(tensors[0], {1, columns - 3000, rows - 1, 3000});
+  expect(tensors[0], {rows - 1, 5, 1, 7});
+  expect(tensors[0], {0, 0, 0, 0});
+  expect(tensors[1], {0, 100, 1, 900});
+  EXPECT_THROW(expect(tensors[0], {1, 0, rows, 1}), InternalError);
+  EXPECT_THROW(expect(tensors[0], {0, columns, 1, 1}), InternalError);
 }
 
 // --- Copies of input files

@@ -19,17 +19,19 @@ std::vector<std::int64_t> unravel(std::int64_t position, const Shape& shape) {
   return index;
 }
 
-void compare_values(TensorDifference& difference, std::span<const std::byte> a,
+// Adds a piece of both tensors, from element `begin` on.
+void compare_values(TensorDifference& difference, std::int64_t begin, std::span<const std::byte> a,
                     std::span<const std::byte> b) {
   const DType dtype = difference.dtype_a;
   const auto size = static_cast<std::size_t>(size_of(dtype));
-  if (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0) return;
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
   for (std::size_t at = 0; at < a.size(); at += size) {
     if (std::memcmp(a.data() + at, b.data() + at, size) == 0) continue;
     const double value_a = element_as_double(dtype, a.data() + at);
     const double value_b = element_as_double(dtype, b.data() + at);
     if (difference.count++ == 0) {
-      difference.first_index = unravel(static_cast<std::int64_t>(at / size), difference.shape_a);
+      difference.first_index =
+          unravel(begin + static_cast<std::int64_t>(at / size), difference.shape_a);
       difference.value_a = value_a;
       difference.value_b = value_b;
     }
@@ -38,6 +40,22 @@ void compare_values(TensorDifference& difference, std::span<const std::byte> a,
       difference.max_absolute_difference = distance;
     }
   }
+}
+
+void compare_tensors(TensorDifference& difference, const CheckpointReader& a,
+                     const Manifest::Entry& entry_a, const CheckpointReader& b,
+                     const Manifest::Entry& entry_b) {
+  const std::int64_t size = size_of(entry_a.dtype);
+  std::vector<std::byte> bytes_a, bytes_b;
+  std::int64_t done = 0;
+  for_pieces(whole_box(entry_a.shape), kReadBytes / size, [&](const MatrixBox& piece) {
+    bytes_a.resize(static_cast<std::size_t>(piece.count() * size));
+    bytes_b.resize(bytes_a.size());
+    a.read_box(entry_a, piece, bytes_a);
+    b.read_box(entry_b, piece, bytes_b);
+    compare_values(difference, done, bytes_a, bytes_b);
+    done += piece.count();
+  });
 }
 
 nlohmann::json shape_json(const Shape& shape) {
@@ -66,7 +84,7 @@ CheckpointDifference diff_checkpoints(const CheckpointReader& a, const Checkpoin
                                 .shape_b = other->shape,
                                 .first_index = {}};
     difference.comparable = entry.dtype == other->dtype && entry.shape == other->shape;
-    if (difference.comparable) compare_values(difference, a.bytes(entry), b.bytes(*other));
+    if (difference.comparable) compare_tensors(difference, a, entry, b, *other);
     if (!difference.comparable || difference.count > 0) {
       result.tensors.push_back(std::move(difference));
     }

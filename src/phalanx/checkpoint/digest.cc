@@ -10,10 +10,10 @@ namespace phalanx {
 CheckpointDigest digest_checkpoint(const CheckpointReader& reader) {
   CheckpointDigest digest{.iteration = reader.manifest().iteration, .tensors = {}};
   for (const auto& entry : reader.manifest().tensors) {
-    digest.tensors.push_back({.name = entry.name,
-                              .dtype = entry.dtype,
-                              .shape = entry.shape,
-                              .xxh3 = xxh3(reader.bytes(entry))});
+    Xxh3 hash;
+    reader.visit(entry, [&](std::span<const std::byte> bytes) { hash.update(bytes); });
+    digest.tensors.push_back(
+        {.name = entry.name, .dtype = entry.dtype, .shape = entry.shape, .xxh3 = hash.digest()});
   }
   return digest;
 }

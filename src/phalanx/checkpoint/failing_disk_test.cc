@@ -9,6 +9,7 @@
 #include "phalanx/base/failing_calls.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_fixture.h"
+#include "phalanx/checkpoint/parts_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -23,13 +24,16 @@ using testing::Not;
 
 using What = FailingCalls::What;
 
-// Once beside an older checkpoint, once in place of one, with and without an exchange.
+// Once beside an older checkpoint, once in place of one, with and without an exchange, and in
+// parts.
 struct Case {
   std::int64_t before = 1;
   std::int64_t iteration = 2;
   bool may_exchange = true;
+  bool in_parts = false;
   friend void PrintTo(const Case& c, std::ostream* out) {
-    *out << c.before << " then " << c.iteration << (c.may_exchange ? "" : " without exchange");
+    *out << c.before << " then " << c.iteration << (c.may_exchange ? "" : " without exchange")
+         << (c.in_parts ? " in parts" : "");
   }
 };
 
@@ -50,7 +54,14 @@ class FailingDiskTest : public CheckpointTest, public testing::WithParamInterfac
   }
   // The message of the error that the save ends with, or "no error".
   std::string try_to_save() {
-    return error_of<OutputError>([&] { save_checkpoint(options_, manifest_, model_.all()); });
+    return error_of<OutputError>([&] {
+      if (!GetParam().in_parts) {
+        save_checkpoint(options_, manifest_, model_.all());
+        return;
+      }
+      TestParts parts(model_.all(), cut_for_ranks(model_.all(), 2, 7));
+      save_checkpoint(options_, manifest_, parts);
+    });
   }
   // How many calls a save makes.
   int calls() {
@@ -146,7 +157,57 @@ TEST_P(FailingDiskTest, ShortWritesAreCompleted) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, FailingDiskTest,
                          testing::Values(Case{}, Case{.iteration = 1},
-                                         Case{.iteration = 1, .may_exchange = false}));
+                                         Case{.iteration = 1, .may_exchange = false},
+                                         Case{.in_parts = true}));
+
+// --- A disk that cannot be read
+
+using FailingReadsTest = CheckpointTest;
+
+// Whichever read of the newest checkpoint fails, the one before it is taken.
+TEST_F(FailingReadsTest, ABadDiskIsPassedOver) {
+  save_at(1, 10);
+  save_at(2, 20);
+  FailingCalls counted(What::kCount);
+  counted.only({"pread"});
+  CheckpointReader::open(save());
+  const int count = counted.count();
+  ASSERT_GE(count, 6);  // length, header and digest of two files
+  for (int at = 0; at < count; ++at) {
+    SCOPED_TRACE(at);
+    std::string warnings;
+    {
+      FailingCalls failing(What::kFail, at, EIO);
+      failing.only({"pread"});
+      warnings =
+          warnings_of([&] { EXPECT_EQ(CheckpointReader::open(save()).manifest().iteration, 1); });
+    }
+    EXPECT_THAT(warnings, AllOf(HasSubstr("iter_0000002"), HasSubstr("cannot read beyond byte"),
+                                HasSubstr("Input/output error"), HasSubstr("iter_0000001")));
+  }
+}
+
+// After it was opened, too, a fault is an error with a name, not a signal.
+TEST_F(FailingReadsTest, AFaultBehindTheOpeningIsAnError) {
+  save_at(1, 10);
+  const auto reader = CheckpointReader::open(save());
+  const auto* entry = reader.find("embedding.word_embeddings.weight");
+  ASSERT_NE(entry, nullptr);
+  const fs::path file = reader.directory() / kModelFileName;
+  {
+    FailingCalls failing(What::kFail, 0, EIO);
+    failing.only({"pread"});
+    EXPECT_THAT(error_of<IoError>([&] { bytes_of(reader, *entry); }),
+                AllOf(HasSubstr(file.string()), HasSubstr("Input/output error")));
+  }
+  {
+    const FailingCalls shortened(What::kShortWrite);
+    EXPECT_EQ(bytes_of(reader, *entry).size(), 80U);
+  }
+  fs::resize_file(file, fs::file_size(file) - 100);
+  EXPECT_THAT(error_of<IoError>([&] { bytes_of(reader, *entry); }),
+              AllOf(HasSubstr(file.string()), HasSubstr("the file became shorter")));
+}
 
 // --- Housekeeping that fails
 

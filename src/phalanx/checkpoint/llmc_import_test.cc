@@ -62,7 +62,7 @@ class LlmcTest : public testing::Test {
 std::vector<float> values_of(const CheckpointReader& reader, std::string_view name) {
   const auto* entry = reader.find(name);
   if (entry == nullptr) return {};
-  const auto bytes = reader.bytes(*entry);
+  const auto bytes = testing_support::bytes_of(reader, *entry);
   std::vector<float> values(bytes.size() / sizeof(float));
   if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;

@@ -124,24 +124,26 @@ bool is_tensor_name(std::string_view name) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
-  const auto bytes = file_.bytes();
-  refuse_lfs_pointer(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (std::ssize(bytes) < kLengthBytes) {
-    throw DataError("{}: {} bytes are too few for a safetensors file", path.string(), bytes.size());
+  const std::int64_t size = file_.size();
+  refuse_lfs_pointer(path);
+  if (size < kLengthBytes) {
+    throw DataError("{}: {} bytes are too few for a safetensors file", path.string(), size);
   }
   std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), sizeof(length));
+  file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > kLongestHeader) {
     throw DataError("{}: a header of {} bytes is longer than the limit of {}", path.string(),
                     length, kLongestHeader);
   }
-  const auto rest = bytes.subspan(kLengthBytes);
-  if (length > rest.size()) {
+  const std::int64_t rest = size - kLengthBytes;
+  if (std::cmp_greater(length, rest)) {
     throw DataError("{}: the header has {} bytes and the file ends after {} of them", path.string(),
-                    length, rest.size());
+                    length, rest);
   }
-  data_ = rest.subspan(length);
-  read_header({reinterpret_cast<const char*>(rest.data()), static_cast<std::size_t>(length)});
+  std::string header(static_cast<std::size_t>(length), '\0');
+  file_.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  data_ = kLengthBytes + std::ssize(header);
+  read_header(header);
   check_ranges();
 }
 
@@ -168,6 +170,7 @@ void SafetensorsFile::read_header(std::string_view header) {
 
 void SafetensorsFile::check_ranges() const {
   const std::string path = file_.path().string();
+  const std::int64_t data = file_.size() - data_;
   std::int64_t end = 0;
   for (const auto& entry : entries_) {
     if (entry.offset < end) {
@@ -180,14 +183,14 @@ void SafetensorsFile::check_ranges() const {
           "{}: tensor {} starts at byte {} of the data, and bytes {} to {} belong to no tensor",
           path, entry.name, entry.offset, end, entry.offset);
     }
-    if (entry.bytes > std::ssize(data_) - entry.offset) {
+    if (entry.bytes > data - entry.offset) {
       throw DataError("{}: tensor {} needs {} bytes from byte {} of the data, which has {}", path,
-                      entry.name, entry.bytes, entry.offset, data_.size());
+                      entry.name, entry.bytes, entry.offset, data);
     }
     end = entry.offset + entry.bytes;
   }
-  if (end != std::ssize(data_)) {
-    throw DataError("{}: {} bytes after the last tensor", path, std::ssize(data_) - end);
+  if (end != data) {
+    throw DataError("{}: {} bytes after the last tensor", path, data - end);
   }
 }
 
@@ -196,9 +199,13 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
-std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
-  return data_.subspan(static_cast<std::size_t>(entry.offset),
-                       static_cast<std::size_t>(entry.bytes));
+std::span<const std::byte> MappedSafetensors::bytes(const SafetensorsEntry& entry) const {
+  const auto all = map_.bytes();
+  const std::int64_t begin = offset_of(entry);
+  if (std::ssize(all) < begin + entry.bytes) {
+    throw DataError("{}: became shorter while it was opened", path().string());
+  }
+  return all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(entry.bytes));
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::span<const Item> items,

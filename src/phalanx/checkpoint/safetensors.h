@@ -15,6 +15,7 @@
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/random_access_file.h"
 #include "phalanx/base/shape.h"
 
 namespace phalanx {
@@ -28,34 +29,45 @@ struct SafetensorsEntry {
   std::int64_t bytes = 0;
 };
 
-// A file, mapped read-only. Its header is checked when it is opened: the ranges lie inside the
-// file, do not overlap and leave no hole, each is as long as dtype and shape ask, and names are
-// unique.
+// A file. Its header is checked when it is opened: the ranges lie inside the file, do not overlap
+// and leave no hole, each is as long as dtype and shape ask, and names are unique.
 class SafetensorsFile {
  public:
-  // InputMissingError if there is no such file, DataError if it is malformed.
+  // InputMissingError if there is no such file, IoError if it cannot be read, DataError if it is
+  // malformed.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   // The tensors, in the order of their data.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const SafetensorsEntry* find(std::string_view name) const;
-  // The bytes of a tensor, not aligned to its elements.
-  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  // The bytes of the whole file, header included.
-  std::span<const std::byte> all_bytes() const { return file_.bytes(); }
+  // Where a tensor's bytes begin in the file.
+  std::int64_t offset_of(const SafetensorsEntry& entry) const { return data_ + entry.offset; }
+  // For reading its bytes.
+  const RandomAccessFile& file() const { return file_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
-  std::int64_t file_bytes() const { return static_cast<std::int64_t>(file_.bytes().size()); }
 
  private:
   void read_header(std::string_view header);
   void check_ranges() const;
 
-  MappedFile file_;
-  std::span<const std::byte> data_;
+  RandomAccessFile file_;
+  std::int64_t data_ = 0;  // where the data begins
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;
   std::map<std::string, std::string> metadata_;
+};
+
+// A file whose tensors are mapped read-only, for whoever reads them in any order.
+class MappedSafetensors : public SafetensorsFile {
+ public:
+  explicit MappedSafetensors(const std::filesystem::path& path)
+      : SafetensorsFile(path), map_(path) {}
+  // The bytes of a tensor, not aligned to its elements. DataError if the file has become shorter.
+  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+
+ private:
+  MappedFile map_;
 };
 
 // Writes a file durably (base/file.h). Data is streamed; nothing is held in memory.

@@ -21,13 +21,13 @@ class SafetensorsTest : public testing::Test {
   std::filesystem::path path() const { return directory_.path() / "x.safetensors"; }
 
   // A file with this header and so many bytes of data.
-  SafetensorsFile open(std::string_view header, std::size_t data_bytes) const {
+  MappedSafetensors open(std::string_view header, std::size_t data_bytes) const {
     return open_bytes(raw(std::vector<std::uint64_t>{header.size()}) + std::string(header) +
                       std::string(data_bytes, 'd'));
   }
-  SafetensorsFile open_bytes(std::string_view bytes) const {
+  MappedSafetensors open_bytes(std::string_view bytes) const {
     put_file(path(), bytes);
-    return SafetensorsFile(path());
+    return MappedSafetensors(path());
   }
   void expect_error(std::string_view header, std::size_t data_bytes,
                     std::string_view message) const {
@@ -91,7 +91,7 @@ TEST_F(SafetensorsTest, RoundTripsEveryTypeAndMetadata) {
   writer.write(std::as_bytes(std::span(data)));
   writer.commit();
 
-  const SafetensorsFile file(path());
+  const MappedSafetensors file(path());
   EXPECT_THAT(file.metadata(),
               ElementsAre(testing::Pair("format", "phalanx"), testing::Pair("note", "a\n\"b\"")));
   std::string read;
@@ -104,7 +104,7 @@ TEST_F(SafetensorsTest, RoundTripsEveryTypeAndMetadata) {
   }
   EXPECT_EQ(read, data);
   // The data starts at a multiple of eight bytes.
-  EXPECT_EQ((file.file_bytes() - 60) % 8, 0);
+  EXPECT_EQ((file.file().size() - 60) % 8, 0);
 }
 
 TEST_F(SafetensorsTest, WriterWantsExactlyTheData) {

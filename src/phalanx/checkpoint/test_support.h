@@ -11,6 +11,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/test_support.h"
+#include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/mesh/global_tensor.h"
 #include "phalanx/tensor/tensor.h"
@@ -32,6 +33,16 @@ inline Tensor filled(Arena& arena, const Shape& shape, float first) {
 
 inline std::string as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The bytes of a whole tensor.
+inline std::vector<std::byte> bytes_of(const CheckpointReader& reader,
+                                       const Manifest::Entry& entry) {
+  std::vector<std::byte> all;
+  reader.visit(entry, [&](std::span<const std::byte> bytes) {
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  });
+  return all;
 }
 
 template <typename T>

@@ -104,17 +104,6 @@ std::int64_t StateLayout::weight_place(const Segment& segment) const {
   return -1;
 }
 
-std::vector<ParamBox> StateLayout::written_states(ParamId id) const {
-  if (!counts(id) || cut_.replica != 0) return {};
-  std::vector<ParamBox> boxes = (*table_)[id].boxes;
-  std::erase_if(boxes, [](const ParamBox& box) { return box.holder > 0; });
-  return boxes;
-}
-
-std::vector<ParamBox> StateLayout::written_weight(ParamId id) const {
-  return cut_.rank == 0 ? written_states(id) : std::vector<ParamBox>();
-}
-
 std::int64_t StateLayout::weight_offset(ParamId id) const {
   return weight_place({.id = id, .flat = flat_.offsets[static_cast<std::size_t>(id)]});
 }

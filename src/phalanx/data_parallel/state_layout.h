@@ -34,6 +34,7 @@ struct StateCut {
   bool weights_in_files = false;
   std::int64_t tile = kStateTile;  // elements, at most
   int replica = 0;                 // the number of this rank's copy of the states
+  int replicas = 1;                // how many copies there are
   bool first_tensor_rank = true;   // this is the first rank of its tensor-parallel group
   ParamGroups groups = {};         // empty: one for each chunk
 };
@@ -118,10 +119,11 @@ class StateLayout {
   bool counts(ParamId id) const {
     return is_summed_by_stage(id) && ((*table_)[id].tensor_parallel || cut_.first_tensor_rank);
   }
-  // The boxes that this rank writes: of its updated states, or of a weight that it has whole. Empty
-  // if other ranks write them all.
-  std::vector<ParamBox> written_states(ParamId id) const;
-  std::vector<ParamBox> written_weight(ParamId id) const;
+  // Whether this rank writes a tile of its shard where the copies of the states take turns.
+  bool writes_in_turn(int tile) const { return tile % cut_.replicas == cut_.replica; }
+  // Whether this is the first copy of the states, and the first rank of those that share it.
+  bool is_first_copy() const { return cut_.replica == 0; }
+  bool is_first_rank() const { return cut_.replica == 0 && cut_.rank == 0; }
 
  private:
   void cut_buckets_into_tiles();

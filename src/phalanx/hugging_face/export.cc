@@ -173,8 +173,16 @@ void Export::write_shard(const fs::path& path, Shard shard, const ExportOptions&
   }
   SafetensorsWriter writer(path, items, {{"format", "pt"}});
   for (const Tensor* tensor : shard) {
-    const StoredTensor ours{.dtype = tensor->entry->dtype,
-                            .bytes = checkpoint_.bytes(*tensor->entry)};
+    const Manifest::Entry& entry = *tensor->entry;
+    const OurTensor ours{.dtype = entry.dtype,
+                         .read = [&](std::int64_t first, std::int64_t rows, std::int64_t column,
+                                     std::int64_t columns, std::span<std::byte> to) {
+                           // As a matrix a vector is one row.
+                           const MatrixBox box = entry.shape.rank() == 1
+                                                     ? MatrixBox{0, first, 1, rows}
+                                                     : MatrixBox{first, column, rows, columns};
+                           checkpoint_.read_box(entry, box, to);
+                         }};
     visit_theirs(*tensor->row, *tensor->part, ours, tensor->dtype,
                  [&](std::span<const std::byte> bytes) {
                    if (options.stop_requested && options.stop_requested()) throw StopRequested{};

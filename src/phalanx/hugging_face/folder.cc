@@ -113,7 +113,7 @@ void Folder::open_weights() {
   const fs::path single = directory_ / kWeightsName;
   const fs::path index = directory_ / kIndexName;
   if (fs::exists(single, error)) {
-    files_.push_back(std::make_unique<SafetensorsFile>(single));
+    files_.push_back(std::make_unique<MappedSafetensors>(single));
     for (const auto& entry : files_.back()->entries()) {
       tensors_[entry.name] = {.file = files_.back().get(), .entry = &entry};
     }
@@ -140,8 +140,8 @@ void Folder::open_index(const fs::path& path) {
   }
   std::int64_t total = 0;
   for (const std::string& name : names) {
-    files_.push_back(std::make_unique<SafetensorsFile>(directory_ / name));
-    const SafetensorsFile& file = *files_.back();
+    files_.push_back(std::make_unique<MappedSafetensors>(directory_ / name));
+    const MappedSafetensors& file = *files_.back();
     for (const auto& entry : file.entries()) {
       const auto mapped = files.find(entry.name);
       if (mapped == files.end()) {

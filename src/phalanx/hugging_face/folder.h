@@ -24,7 +24,7 @@ inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 // A tensor of the folder.
 struct FolderTensor {
-  const SafetensorsFile* file = nullptr;
+  const MappedSafetensors* file = nullptr;
   const SafetensorsEntry* entry = nullptr;
 
   std::span<const std::byte> bytes() const { return file->bytes(*entry); }
@@ -45,7 +45,7 @@ class Folder {
   const std::optional<ConfigFile>& generation() const { return generation_; }
   const std::map<std::string, FolderTensor, std::less<>>& tensors() const { return tensors_; }
   // The number of files with weights.
-  const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
+  const std::vector<std::unique_ptr<MappedSafetensors>>& files() const { return files_; }
 
  private:
   void open_weights();
@@ -54,7 +54,7 @@ class Folder {
   std::filesystem::path directory_;
   std::optional<ConfigFile> config_;
   std::optional<ConfigFile> generation_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<MappedSafetensors>> files_;
   std::map<std::string, FolderTensor, std::less<>> tensors_;
 };
 

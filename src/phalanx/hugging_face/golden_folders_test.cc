@@ -58,7 +58,7 @@ TEST(GoldenFolders, ComeBackAsTheyWere) {
     EXPECT_EQ(back.parameters(), model.parameters());
     const ExportOptions options{.dtype = std::nullopt,
                                 .max_shard_bytes = model.folder().files().size() > 1
-                                                       ? model.folder().files()[0]->file_bytes()
+                                                       ? model.folder().files()[0]->file().size()
                                                        : kMaxShardBytes};
     ASSERT_TRUE(back.write(directory.path() / "folder", options));
     const Folder folder(directory.path() / "folder");

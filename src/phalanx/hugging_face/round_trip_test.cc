@@ -4,6 +4,7 @@
 
 #include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/checkpoint/test_support.h"
 #include "phalanx/hugging_face/export.h"
 #include "phalanx/hugging_face/test_support.h"
 #include "phalanx/hugging_face/write_import.h"
@@ -48,7 +49,8 @@ class RoundTrip : public testing::Test {
   static TinyTensor ours(const CheckpointReader& checkpoint, const std::string& name) {
     const auto* entry = checkpoint.find(name);
     if (entry == nullptr) throw InternalError("no tensor {}", name);
-    return {name, entry->dtype, entry->shape, testing_support::as_text(checkpoint.bytes(*entry))};
+    return {name, entry->dtype, entry->shape,
+            testing_support::as_text(testing_support::bytes_of(checkpoint, *entry))};
   }
 
   TemporaryDirectory directory_{"hugging_face_round_trip"};

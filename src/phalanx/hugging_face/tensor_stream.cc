@@ -11,6 +11,8 @@ namespace phalanx::hugging_face {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
+// Of a matrix that is transposed.
+constexpr std::int64_t kStripBytes = std::int64_t{48} << 20;
 // Shorter stretches are gathered first.
 constexpr std::int64_t kShortBytes = 32768;
 
@@ -209,29 +211,44 @@ void visit_ours(const TensorRow& row, std::span<const StoredTensor> parts, DType
   sink.flush();
 }
 
-void visit_theirs(const TensorRow& row, const TensorPart& part, const StoredTensor& ours,
-                  DType dtype, const ByteVisitor& visit) {
+void visit_theirs(const TensorRow& row, const TensorPart& part, const OurTensor& ours, DType dtype,
+                  const ByteVisitor& visit) {
   const std::int64_t columns = columns_of(row);
   const std::int64_t size = size_of(ours.dtype);
   Sink sink(dtype, visit);
+  std::vector<std::byte> piece;
+  const auto read = [&](std::int64_t first, std::int64_t rows, std::int64_t column,
+                        std::int64_t width) {
+    piece.resize(static_cast<std::size_t>(rows * width * size));
+    ours.read(first, rows, column, width, piece);
+  };
   if (!part.transposed) {
     auto blocks = part.blocks;
     std::ranges::sort(blocks, {}, &RowBlock::theirs);
+    const std::int64_t most =
+        std::max<std::int64_t>(kPieceBytes / std::max<std::int64_t>(columns * size, 1), 1);
     for (const RowBlock& block : blocks) {
-      sink.put(ours.dtype, ours.bytes.data() + block.ours * columns * size, block.rows * columns);
+      for (std::int64_t done = 0; done < block.rows; done += most) {
+        const std::int64_t rows = std::min(most, block.rows - done);
+        read(block.ours + done, rows, 0, columns);
+        sink.put(ours.dtype, piece.data(), rows * columns);
+      }
     }
     sink.flush();
     return;
   }
-  // Stored lines are our columns.
+  // Stored lines are our columns. A strip of columns is read at a time, and it is wide: a file has
+  // our rows.
   const std::int64_t length = part.shape[1];
-  const std::int64_t most = std::min(lines_of_piece(length, ours.dtype), columns);
+  const std::int64_t most =
+      std::clamp<std::int64_t>(kStripBytes / std::max<std::int64_t>(length * size, 1), 1, columns);
   std::vector<std::byte> lines(static_cast<std::size_t>(most * length * size));
   for (std::int64_t done = 0; done < columns; done += most) {
     const std::int64_t count = std::min(most, columns - done);
     for (const RowBlock& block : part.blocks) {
-      transpose(ours.dtype, {ours.bytes.data() + (block.ours * columns + done) * size, columns},
-                block.rows, count, lines.data() + block.theirs * size, length);
+      read(block.ours, block.rows, done, count);
+      transpose(ours.dtype, {piece.data(), count}, block.rows, count,
+                lines.data() + block.theirs * size, length);
     }
     sink.put(ours.dtype, lines.data(), count * length);
   }

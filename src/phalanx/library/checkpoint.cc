@@ -1,6 +1,7 @@
 // The tensors of checkpoints.
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -11,12 +12,15 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/library/answer.h"
 #include "phalanx/library/handle.h"
 #include "phalanx/library/request.h"
 
 struct phalanx_checkpoint {
   std::optional<phalanx::CheckpointReader> reader;
+  std::map<std::string, phalanx::MappedSafetensors> files;  // that were asked for
+  std::map<std::string, std::vector<std::byte>> tensors;    // that were put together of parts
   std::set<std::string, std::less<>> verified;  // tensors whose bytes are the manifest's
 };
 
@@ -44,10 +48,28 @@ std::string describe(const CheckpointReader& reader) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Maps the tensor's file when it is asked for first. One that lies in parts is read into memory.
+std::span<const std::byte> bytes_of(phalanx_checkpoint& checkpoint, const Manifest::Entry& entry) {
+  if (!checkpoint.reader->manifest().parts.empty()) {
+    const auto [tensor, is_first] = checkpoint.tensors.try_emplace(entry.name);
+    std::vector<std::byte>& all = tensor->second;
+    if (is_first) {
+      // Each block is verified when it is read.
+      checkpoint.reader->visit(entry, [&](std::span<const std::byte> bytes) {
+        all.insert(all.end(), bytes.begin(), bytes.end());
+      });
+    }
+    return all;
+  }
+  const auto [file, is_new] =
+      checkpoint.files.try_emplace(entry.file, checkpoint.reader->directory() / entry.file);
+  return file->second.bytes(*file->second.find(entry.name));
+}
+
 // The bytes are compared with the manifest when they are asked for first.
 void verify(phalanx_checkpoint& checkpoint, const Manifest::Entry& entry,
             std::span<const std::byte> bytes) {
-  if (checkpoint.verified.contains(entry.name)) return;
+  if (entry.file.empty() || checkpoint.verified.contains(entry.name)) return;
   if (xxh3(bytes) != entry.xxh3) {
     throw DataError("{}: tensor {} is damaged: its digest is not the manifest's",
                     (checkpoint.reader->directory() / entry.file).string(), entry.name);
@@ -80,7 +102,7 @@ phalanx_answer* phalanx_checkpoint_tensor(phalanx_checkpoint* checkpoint, const 
       throw phalanx::InputMissingError("{}: has no tensor {}: the answer of opening names them",
                                        checkpoint->reader->directory().string(), given);
     }
-    const auto stored = checkpoint->reader->bytes(*entry);
+    const auto stored = phalanx::bytes_of(*checkpoint, *entry);
     phalanx::verify(*checkpoint, *entry, stored);
     *data = stored.data();
     *bytes = stored.size();

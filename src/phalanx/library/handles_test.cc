@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/checkpoint/test_support.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/library/test_support.h"
@@ -118,7 +119,7 @@ TEST_F(Handles, TensorsOfACheckpoint) {
     EXPECT_EQ(one["dtype"], name_of(entry.dtype));
     EXPECT_EQ(one["shape"],
               Json(std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end())));
-    const auto expected = reader.bytes(entry);
+    const auto expected = testing_support::bytes_of(reader, entry);
     ASSERT_EQ(bytes, expected.size());
     EXPECT_EQ(std::memcmp(data, expected.data(), bytes), 0);
   }

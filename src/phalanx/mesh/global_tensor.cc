@@ -61,12 +61,6 @@ class Layout {
   std::int64_t local_columns_;
 };
 
-bool overlap(const ParamBox& a, const ParamBox& b) {
-  return a.global_row < b.global_row + b.rows && b.global_row < a.global_row + a.rows &&
-         a.global_column < b.global_column + b.columns &&
-         b.global_column < a.global_column + a.columns;
-}
-
 bool inside(std::int64_t begin, std::int64_t extent, std::int64_t limit) {
   return begin >= 0 && extent >= 0 && begin <= limit && extent <= limit - begin;
 }
@@ -156,7 +150,9 @@ void check_boxes(const GlobalTensor& tensor, Coverage coverage) {
                 covered, global.count());
   for (auto a = tensor.boxes.begin(); a != tensor.boxes.end(); ++a) {
     PHALANX_CHECK(std::none_of(std::next(a), tensor.boxes.end(),
-                               [&](const ParamBox& b) { return overlap(*a, b); }),
+                               [&](const ParamBox& b) {
+                                 return overlap(global_box(*a), global_box(b)).count() > 0;
+                               }),
                   "{}: two boxes overlap", tensor.name);
   }
 }
@@ -192,44 +188,46 @@ void visit_global_bytes(const GlobalTensor& tensor,
   flush();
 }
 
-namespace {
-
-// What is mapped may come from a slow disk.
-void copy_in_pieces(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  constexpr std::int64_t kPiece = 16 << 20;
-  for (std::int64_t done = 0; done < bytes; done += kPiece) {
-    std::memcpy(to + done, from + done, static_cast<std::size_t>(std::min(kPiece, bytes - done)));
-    note_progress();
+void convert_elements(DType from, const std::byte* source, DType to, std::byte* target,
+                      std::int64_t count) {
+  const std::int64_t read = size_of(from);
+  const std::int64_t written = size_of(to);
+  for (std::int64_t i = 0; i < count; ++i) {
+    store_as(to, element_as_double(from, source + i * read), target + i * written);
   }
 }
 
-}  // namespace
-
-void fill_from_global_bytes(const GlobalTensor& tensor, DType dtype,
-                            std::span<const std::byte> bytes) {
+void fill_from_box(const GlobalTensor& tensor, const MatrixBox& from, DType dtype,
+                   std::span<const std::byte> bytes) {
   const std::int64_t size = size_of(dtype);
   const DType local_dtype = tensor.local.dtype;
   const std::int64_t local_size = size_of(local_dtype);
   PHALANX_CHECK(dtype == local_dtype || (is_floating(dtype) && is_floating(local_dtype)),
                 "{}: {} cannot become {}", tensor.name, name_of(dtype), name_of(local_dtype));
-  PHALANX_CHECK(std::ssize(bytes) == tensor.global_shape.count() * size, "{}: {} bytes for {} {}",
-                tensor.name, bytes.size(), name_of(dtype), tensor.global_shape.to_string());
-  const Layout layout(tensor);
+  PHALANX_CHECK(std::ssize(bytes) == from.count() * size, "{}: {} bytes for {} {} elements",
+                tensor.name, bytes.size(), from.count(), name_of(dtype));
   for (const auto& box : tensor.boxes) {
-    for (std::int64_t row = 0; row < box.rows; row += layout.rows_per_run(box)) {
-      const Run run = layout.run_at_row(box, row);
-      if (run.length == 0) continue;
-      const std::byte* from = bytes.data() + run.global_begin * size;
-      std::byte* to = tensor.local.data() + run.local_begin * local_size;
+    const MatrixBox part = overlap(global_box(box), from);
+    // Rows that are as wide as all three are one run.
+    const bool is_dense = part.columns == from.columns && part.columns == tensor.row_length();
+    const std::int64_t rows_per_run = is_dense ? part.rows : 1;
+    const std::int64_t length = rows_per_run * part.columns;
+    for (std::int64_t row = 0; row < part.rows && length > 0; row += rows_per_run) {
+      const std::byte* source =
+          bytes.data() +
+          ((part.row + row - from.row) * from.columns + part.column - from.column) * size;
+      std::byte* target =
+          tensor.local.data() + (tensor.local_element(box, part.row + row - box.global_row) +
+                                 part.column - box.global_column) *
+                                    local_size;
       if (dtype == local_dtype) {
-        copy_in_pieces(to, from, run.length * size);
-        continue;
-      }
-      for (std::int64_t i = 0; i < run.length; ++i) {
-        store_as(local_dtype, element_as_double(dtype, from + i * size), to + i * local_size);
+        std::memcpy(target, source, static_cast<std::size_t>(length * size));
+      } else {
+        convert_elements(dtype, source, local_dtype, target, length);
       }
     }
   }
+  note_progress();
 }
 
 double element_as_double(DType dtype, const std::byte* element) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phalanx/mesh/box_range.h"
+#include "phalanx/mesh/matrix_box.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx {
@@ -57,11 +58,14 @@ void check_boxes(const GlobalTensor& tensor, Coverage coverage);
 void visit_global_bytes(const GlobalTensor& tensor,
                         const std::function<void(std::span<const std::byte>)>& visit);
 
-// The boxes' elements from the bytes of the whole global tensor of type `dtype`, converted (to the
-// nearest value) where the local type is another floating-point one. Elements outside the boxes
-// stay as they are.
-void fill_from_global_bytes(const GlobalTensor& tensor, DType dtype,
-                            std::span<const std::byte> bytes);
+// The boxes' elements that lie in `from`, a part of the global tensor of type `dtype` with these
+// bytes, row-major. They are converted (to the nearest value) where the local type is another
+// floating-point one. All other elements stay as they are.
+void fill_from_box(const GlobalTensor& tensor, const MatrixBox& from, DType dtype,
+                   std::span<const std::byte> bytes);
+// Converts `count` floating-point elements to the nearest values of another floating-point type.
+void convert_elements(DType from, const std::byte* source, DType to, std::byte* target,
+                      std::int64_t count);
 
 // One floating-point or integer element as double: NaN and infinities included, i64 rounded.
 double element_as_double(DType dtype, const std::byte* element);

@@ -104,7 +104,8 @@ TEST(GlobalTensor, FillLeavesTheRestAlone) {
                       .local = filled(arena, {3, 3}, 100),
                       .boxes = {{.global_column = 1, .local_row = 1, .rows = 2, .columns = 2}}};
   check_boxes(tensor, Coverage::kPartial);
-  fill_from_global_bytes(tensor, DType::kF32, std::as_bytes(std::span(global)));
+  fill_from_box(tensor, whole_box(tensor.global_shape), DType::kF32,
+                std::as_bytes(std::span(global)));
   EXPECT_THAT(tensor.local.span<float>(), ElementsAre(100, 101, 102, 1, 2, 105, 4, 5, 108));
   EXPECT_THROW(check_boxes(tensor, Coverage::kWhole), InternalError);
 }
@@ -115,22 +116,23 @@ TEST(GlobalTensor, FillConverts) {
   const std::vector<float> global = {1.0F, 1.00390625F, -65504.0F, nan};  // 1 + 2^-8: half way
   const auto bytes = std::as_bytes(std::span(global));
   const auto bf16 = whole_tensor("w", arena.allocate(DType::kBF16, {4}));
-  fill_from_global_bytes(bf16, DType::kF32, bytes);
+  fill_from_box(bf16, whole_box(bf16.global_shape), DType::kF32, bytes);
   EXPECT_EQ(bf16.local.span<bfloat16>()[0].bits, 0x3f80);
   EXPECT_EQ(bf16.local.span<bfloat16>()[1].bits, 0x3f80);  // to even
   EXPECT_TRUE(std::isnan(to_float(bf16.local.span<bfloat16>()[3])));
   const auto f16 = whole_tensor("w", arena.allocate(DType::kF16, {4}));
-  fill_from_global_bytes(f16, DType::kF32, bytes);
+  fill_from_box(f16, whole_box(f16.global_shape), DType::kF32, bytes);
   EXPECT_EQ(f16.local.span<float16>()[2].bits, 0xfbff);
   const auto f64 = whole_tensor("w", arena.allocate(DType::kF64, {4}));
-  fill_from_global_bytes(f64, DType::kF32, bytes);
+  fill_from_box(f64, whole_box(f64.global_shape), DType::kF32, bytes);
   EXPECT_EQ(f64.local.span<double>()[1], 1.00390625);
   const auto back = whole_tensor("w", arena.allocate(DType::kF32, {4}));
-  fill_from_global_bytes(back, DType::kF16,
-                         std::as_bytes(std::span<const float16>(f16.local.span<float16>())));
+  fill_from_box(back, whole_box(back.global_shape), DType::kF16,
+                std::as_bytes(std::span<const float16>(f16.local.span<float16>())));
   EXPECT_EQ(back.local.span<float>()[2], -65504.0F);
   const auto integers = whole_tensor("w", arena.allocate(DType::kI32, {4}));
-  EXPECT_THROW(fill_from_global_bytes(integers, DType::kF32, bytes), InternalError);
+  EXPECT_THROW(fill_from_box(integers, whole_box(integers.global_shape), DType::kF32, bytes),
+               InternalError);
 }
 
 TEST(GlobalTensor, WrongBoxesAreFound) {
@@ -160,7 +162,7 @@ TEST(GlobalTensor, EmptyTensors) {
   const auto tensor = whole_tensor("w", arena.allocate(DType::kF32, {0, 3}));
   check_boxes(tensor, Coverage::kWhole);
   EXPECT_TRUE(global_values(tensor).empty());
-  fill_from_global_bytes(tensor, DType::kF32, {});
+  fill_from_box(tensor, whole_box(tensor.global_shape), DType::kF32, {});
 }
 
 }  // namespace

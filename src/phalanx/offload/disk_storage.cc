@@ -2,12 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <linux/magic.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -15,56 +11,13 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/disk/disk_access.h"
 #include "phalanx/offload/transfer_queue.h"
 
 namespace phalanx {
 namespace {
 
 namespace fs = std::filesystem;
-
-// How files of a folder are read and written.
-struct DiskAccess {
-  bool direct = false;
-  std::int64_t memory_alignment = kStorageAlignment;
-  std::string reason = {};  // why not direct
-};
-
-int create(const fs::path& path, int flags) {
-  return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
-}
-
-// Some file systems refuse to open a file past the page cache, some to read it.
-bool reads_directly(const fs::path& path, DiskAccess& access) {
-  const int descriptor = create(path, O_DIRECT);
-  if (descriptor < 0) return false;
-  alignas(kStorageAlignment) std::array<std::byte, kStorageAlignment> block;
-  const bool works = ::ftruncate(descriptor, kStorageAlignment) == 0 &&
-                     ::pread(descriptor, block.data(), block.size(), 0) == kStorageAlignment;
-  struct statx status {};
-  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
-      (status.stx_mask & STATX_DIOALIGN) != 0 && status.stx_dio_mem_align > 0) {
-    access.memory_alignment = status.stx_dio_mem_align;
-  }
-  ::close(descriptor);
-  return works && access.memory_alignment <= kStorageAlignment;
-}
-
-DiskAccess access_of(const fs::path& folder, bool wants_direct) {
-  DiskAccess access;
-  struct statfs system {};
-  const bool known = ::statfs(folder.c_str(), &system) == 0;
-  if (!wants_direct) {
-    access.reason = "as was asked";
-  } else if (known && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC)) {
-    access.reason = "the file system is in memory";
-  } else {
-    const fs::path probe = folder / "probe.state";
-    access.direct = reads_directly(probe, access);
-    ::unlink(probe.c_str());
-    if (!access.direct) access.reason = "the file system has no O_DIRECT";
-  }
-  return access;
-}
 
 class DiskFile final : public StateFile {
  public:
@@ -108,12 +61,6 @@ class DiskFile final : public StateFile {
   QueuedFile file_;
 };
 
-std::byte* aligned(std::byte* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return memory + (round_up(static_cast<std::int64_t>(address), kStorageAlignment) -
-                   static_cast<std::int64_t>(address));
-}
-
 class DiskStorage final : public Storage {
  public:
   DiskStorage(StorageFolder& folder, const StorageOptions& options, Arena& arena,
@@ -121,7 +68,7 @@ class DiskStorage final : public Storage {
       : Storage(options.block_bytes),
         folder_(folder),
         arena_(arena),
-        access_(access_of(folder.path(), options.direct)) {
+        access_(access_of(folder.path() / "probe.state", options.direct)) {
     const Tensor memory = arena.allocate(DType::kU8, {storage_bytes(options)});
     const std::span<std::byte> buffers(
         aligned(memory.data()),
@@ -145,14 +92,12 @@ class DiskStorage final : public Storage {
                   block_bytes());
     folder_.expect_space(layout.bytes());
     const fs::path path = folder_.path() / (name + ".state");
-    const int descriptor = create(path, access_.direct ? O_DIRECT : 0);
-    if (descriptor < 0) {
-      throw OutputError("{}: cannot create: {}", path.string(), std::strerror(errno));
-    }
+    FileDescriptor file = make_file(path, access_);
+    const int descriptor = file.get();
     try {
       reserve(path, descriptor, layout.bytes());
       const Tensor checksums = arena_.allocate(DType::kI64, {layout.blocks()});
-      return std::make_unique<DiskFile>(
+      auto made = std::make_unique<DiskFile>(
           name, layout, *queue_,
           QueuedFile{.path = path.string(),
                      .descriptor = descriptor,
@@ -161,34 +106,21 @@ class DiskStorage final : public Storage {
                      .block_bytes = layout.block_bytes(),
                      .checksums = {reinterpret_cast<std::uint64_t*>(checksums.data()),
                                    static_cast<std::size_t>(layout.blocks())}});
+      file.release();
+      return made;
     } catch (...) {
       ::unlink(path.c_str());
-      ::close(descriptor);
       throw;
     }
   }
 
   std::string description() const override {
-    return fmt::format("{}, {}",
-                       access_.direct ? "past the page cache"
-                                      : fmt::format("through the page cache ({})", access_.reason),
-                       queue_->engine().description());
+    return fmt::format("{}, {}", access_.description(), queue_->engine().description());
   }
 
  private:
-  // Reserves the file's space: later the disk cannot be too full for it.
   void reserve(const fs::path& path, int descriptor, std::int64_t bytes) const {
-    int error = 0;
-    do {
-      error = ::fallocate(descriptor, 0, 0, bytes) == 0 ? 0 : errno;
-    } while (error == EINTR);
-    if (error == EOPNOTSUPP || error == ENOSYS) {
-      error = ::ftruncate(descriptor, bytes) == 0 ? 0 : errno;
-      if (error == 0) {
-        log_warning("{}: the file system reserves no space: others may take what this file needs",
-                    path.string());
-      }
-    }
+    const int error = reserve_space(path, descriptor, bytes);
     if (error == ENOSPC) folder_.expect_space(bytes);
     if (error != 0) {
       throw OutputError("{}: cannot reserve {} ({} bytes; {} are free): {}", path.string(),

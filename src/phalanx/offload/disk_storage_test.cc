@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <random>

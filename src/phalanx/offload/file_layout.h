@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace phalanx {
+#include "phalanx/disk/storage_options.h"
 
-// The alignment of records in their file, and of memory that is transferred without a copy.
-inline constexpr std::int64_t kStorageAlignment = 4096;
-inline constexpr std::int64_t kDefaultStorageBlock = std::int64_t{1} << 20;
+namespace phalanx {
 
 class FileLayout {
  public:

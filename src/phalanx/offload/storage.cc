@@ -1,22 +1,11 @@
 #include "phalanx/offload/storage.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
-namespace {
-
-constexpr std::array<std::string_view, 3> kEngineNames = {"auto", "io_uring", "threads"};
-
-}  // namespace
-
-std::string_view name_of(StorageEngine engine) {
-  return kEngineNames[static_cast<std::size_t>(engine)];
-}
-
 StateFile::StateFile(std::string name, FileLayout layout)
     : name_(std::move(name)),
       layout_(std::move(layout)),

@@ -33,6 +33,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/comm/work.h"
+#include "phalanx/disk/storage_options.h"
 #include "phalanx/offload/file_layout.h"
 #include "phalanx/ops/backend.h"
 
@@ -43,24 +44,6 @@ class StorageFolder;
 // A file does not hold what was written to it. It is no input of the run: a restart from the last
 // checkpoint writes it anew.
 using ChangedFileError = ErrorOf<ErrorCode::kTemporary>;
-
-// How blocks are handed to the kernel.
-enum class StorageEngine : std::uint8_t {
-  kAutomatic,  // io_uring if the system has it
-  kIoUring,
-  kThreads,  // that call pread and pwrite
-};
-std::string_view name_of(StorageEngine engine);
-
-struct StorageOptions {
-  StorageEngine engine = StorageEngine::kAutomatic;
-  std::int64_t block_bytes = kDefaultStorageBlock;
-  int queue_depth = 8;  // blocks under way at once
-  int threads = 4;      // of kThreads
-  bool direct = true;   // past the page cache if the file system can
-  // Memory that many transfers use: io_uring keeps it mapped.
-  std::vector<std::span<std::byte>> staging = {};
-};
 
 // One file. Its size is fixed, and reserved on the disk when it is made.
 class StateFile {

@@ -1,7 +1,6 @@
 #include "phalanx/offload/transfer_queue.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -222,37 +221,20 @@ void TransferQueue::start_block(const std::shared_ptr<Transfer>& transfer, std::
 
 void TransferQueue::complete(const BlockCompletion& completion) {
   Slot& slot = slots_[completion.slot];
-  if (completion.result == -EINTR || completion.result == -EAGAIN) {
+  const bool direct = slot.transfer->file.direct;
+  const Moved moved = advance(slot.rest, completion.result, direct);
+  if (moved != Moved::kFailed && progress_ != nullptr) progress_->tick();
+  if (moved == Moved::kPart) {
     engine_->submit(slot.rest);
     return;
   }
-  // Past the page cache a file system moves less than this only at the end of a file.
-  const std::int64_t least = slot.transfer->file.direct ? kStorageAlignment : 1;
-  if (completion.result < least) {
-    fail(*slot.transfer, fault_of(slot.transfer->file, slot.rest, completion.result));
-  } else {
-    const std::int64_t moved = completion.result / least * least;
-    slot.rest.memory += moved;
-    slot.rest.offset += moved;
-    slot.rest.bytes -= moved;
-    if (progress_ != nullptr) progress_->tick();
-    if (slot.rest.bytes > 0) {
-      engine_->submit(slot.rest);
-      return;
-    }
-    if (!slot.rest.is_write) deliver(slot);
+  if (moved == Moved::kFailed) {
+    const std::string& path = slot.transfer->file.path;
+    fail(*slot.transfer, {ErrorCode::kIo, fault_text(path, slot.rest, completion.result)});
+  } else if (!slot.rest.is_write) {
+    deliver(slot);
   }
   release(slot);
-}
-
-// The error of a block that was not moved completely, in words.
-TransferQueue::Failure TransferQueue::fault_of(const QueuedFile& file, const BlockRequest& rest,
-                                               std::int64_t result) {
-  std::string reason = rest.is_write ? "the file system takes no more" : "the file became shorter";
-  if (result < 0) reason = std::strerror(static_cast<int>(-result));
-  return {ErrorCode::kIo,
-          fmt::format("{}: cannot {} {} bytes at offset {}: {}", file.path,
-                      rest.is_write ? "write" : "read", rest.bytes, rest.offset, reason)};
 }
 
 // Checks a block that was read, and copies it to its place.

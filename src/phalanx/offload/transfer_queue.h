@@ -20,7 +20,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/comm/work.h"
-#include "phalanx/offload/block_engine.h"
+#include "phalanx/disk/block_engine.h"
 
 namespace phalanx {
 
@@ -89,7 +89,6 @@ class TransferQueue {
   bool leave_out(Transfer& transfer);
   void start_block(const std::shared_ptr<Transfer>& transfer, std::size_t number);
   void complete(const BlockCompletion& completion);
-  static Failure fault_of(const QueuedFile& file, const BlockRequest& rest, std::int64_t result);
   void deliver(const Slot& slot);
   void release(Slot& slot);
   void fail(Transfer& transfer, Failure failure);

@@ -163,11 +163,13 @@ StateCut RankStates::state_cut() const {
   const Communicator* shards = shard_group();
   StateCut cut{.bucket_size = reduction_bucket_size(layout),
                .replica = static_cast<int>(ranks_.coordinates.data),
+               .replicas = static_cast<int>(data_parallel_size(layout)),
                .first_tensor_rank = ranks_.coordinates.tensor == 0};
   if (shards != nullptr) {
     cut.rank = shards->rank();
     cut.ranks = shards->size();
     cut.replica /= shards->size();
+    cut.replicas /= shards->size();
   }
   // Where every rank has its own copy nothing is shared, but a file may still hold the weights.
   const bool is_alone = shards == nullptr && ranks_.data != nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include "phalanx/checkpoint/checkpoint_writer.h"
@@ -14,14 +15,6 @@ namespace {
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kNumbersPerBox = 6;
 constexpr std::uint64_t kKey = message_key(MessageKind::kOther, 0, 0);
-
-// The number of a parameter of the model in this rank's table; -1 if it is not there.
-ParamId id_in(const nn::ParamTable& table, const std::string& name) {
-  for (ParamId id = 0; id < table.size(); ++id) {
-    if (table[id].name == name) return id;
-  }
-  return -1;
-}
 
 std::vector<ParamBox> boxes_of(const std::vector<GlobalTensor>& parts) {
   std::vector<ParamBox> boxes;
@@ -65,19 +58,34 @@ GlobalTensor ContributedTensor::part(std::size_t number) const {
   return part;
 }
 
-std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer) {
-  const nn::ParamTable& table = rank.table();
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer,
+                                                   Writers writers) {
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
-  // The parts of a parameter's states that this rank writes, in memory or in a file.
-  const auto add_segments = [&](ContributedTensor& tensor, ParamId id, std::string_view prefix,
-                                const TileFile* file, const auto& in_memory) {
-    if (id < 0) return;
-    ParamSpec written = table[id];
-    written.boxes = states.written_states(id);
-    if (written.boxes.empty()) return;
-    for (const Segment& segment : states.segments()) {
-      if (segment.id != id) continue;
+  const std::vector<Piece> written = pieces(states, writers);
+  std::vector<ContributedTensor> tensors;
+  // A tensor for each parameter of the model, with the pieces that this rank writes.
+  const auto add = [&](std::string_view prefix, bool is_weight, const TileFile* file,
+                       const std::function<Tensor(const Segment&)>& in_memory) {
+    std::map<std::string_view, std::size_t> places;
+    for (const ParamSpec& whole : rank.whole_table().specs()) {
+      places[whole.name] = tensors.size();
+      const DType dtype = is_weight ? whole.dtype : nn::full_precision(whole.dtype);
+      tensors.push_back({{std::string(prefix) + whole.name, dtype, whole.global_shape}, {}});
+    }
+    const auto is_whole = [&](ParamId id) {
+      return is_weight && writers == Writers::kFirst && parameters.weight(id).defined();
+    };
+    for (ParamId id = 0; id < rank.table().size(); ++id) {
+      if (!is_whole(id)) continue;
+      ContributedTensor& tensor = tensors[places.at(rank.table()[id].name)];
+      tensor.parts.push_back(global_tensor(rank.table()[id], parameters.weight(id)));
+      tensor.parts.back().boxes = whole_weight_boxes(states, id);
+    }
+    for (const auto& [segment, boxes] : written) {
+      if (is_whole(segment.id)) continue;
+      const ParamSpec& spec = rank.table()[segment.id];
+      ContributedTensor& tensor = tensors[places.at(spec.name)];
       const bool is_in_file = file != nullptr && file->has(segment.tile);
       Tensor local;  // only its type and shape, if it lies in a file
       if (is_in_file) {
@@ -86,37 +94,19 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
       } else {
         local = in_memory(segment);
       }
-      tensor.parts.push_back(shard_tensor(written, local, segment.begin, prefix));
+      tensor.parts.push_back(shard_tensor(spec, local, segment.begin, prefix));
+      tensor.parts.back().boxes = boxes;
       tensor.fetches.emplace_back();
       if (!is_in_file) continue;
-      tensor.fetches.back() = [&rank, &states, file, segment] {
-        return part_of(tile_in_memory(rank, *file, states.tile(segment), segment.tile), states,
-                       segment);
+      tensor.fetches.back() = [&rank, &states, file, part = segment] {
+        return part_of(tile_in_memory(rank, *file, states.tile(part), part.tile), states, part);
       };
     }
   };
-  std::vector<ContributedTensor> tensors;
-  for (const ParamSpec& whole : rank.whole_table().specs()) {
-    ContributedTensor weight{{whole.name, whole.dtype, whole.global_shape}, {}};
-    const ParamId id = id_in(table, whole.name);
-    if (id >= 0 && !parameters.weight(id)) {
-      add_segments(weight, id, "", parameters.weight_file(),
-                   [&](const Segment& s) { return parameters.weight(s); });
-    } else if (id >= 0) {
-      weight.parts.push_back(global_tensor(table[id], parameters.weight(id)));
-      weight.parts.back().boxes = states.written_weight(id);
-    }
-    tensors.push_back(std::move(weight));
-  }
+  add("", true, parameters.weight_file(), [&](const Segment& s) { return parameters.weight(s); });
   if (!with_optimizer) return tensors;
   const auto add_states = [&](std::string_view prefix, const StateColumn& column) {
-    for (const ParamSpec& whole : rank.whole_table().specs()) {
-      ContributedTensor& state = tensors.emplace_back(ContributedTensor{
-          {std::string(prefix) + whole.name, nn::full_precision(whole.dtype), whole.global_shape},
-          {}});
-      add_segments(state, id_in(table, whole.name), prefix, column.file(),
-                   [&](const Segment& s) { return column.in_memory(s); });
-    }
+    add(prefix, false, column.file(), [&](const Segment& s) { return column.in_memory(s); });
   };
   const Optimizer& optimizer = rank.optimizer();
   for (const auto name : optimizer.state_names()) {

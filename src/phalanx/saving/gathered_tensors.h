@@ -2,13 +2,14 @@
 // A run's tensors lie on many ranks; the checkpoint writer wants them whole, one after the other.
 // The first rank of the world writes. It receives some megabytes of rows at a time from the ranks
 // that have them, so no rank ever holds a whole tensor that is not its own. Of the ranks that have
-// copies of a part one sends it (StateLayout::written_states).
+// copies of a part one sends it (data_parallel/pieces.h).
 
 #include <functional>
 #include <vector>
 
 #include "phalanx/checkpoint/box_copy.h"
 #include "phalanx/checkpoint/tensor_source.h"
+#include "phalanx/data_parallel/pieces.h"
 #include "phalanx/rank/rank.h"
 
 namespace phalanx {
@@ -27,7 +28,8 @@ struct ContributedTensor {
 
 // In the writer's order: weights, then optimizer states and main parameters (`with_optimizer`).
 // Every rank lists the same tensors. The rank must outlive them.
-std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer);
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer,
+                                                   Writers writers = Writers::kFirst);
 
 class GatheredTensors final : public TensorSource {
  public:

@@ -67,7 +67,8 @@ void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
     for (int i = 0; i < size; ++i) {
       const auto& [info, parts, fetches] = tensors[static_cast<std::size_t>(i)];
       const Bytes bytes = pattern(info, i);
-      for (const GlobalTensor& part : parts) fill_from_global_bytes(part, info.dtype, bytes);
+      for (const GlobalTensor& part : parts)
+        fill_from_box(part, whole_box(part.global_shape), info.dtype, bytes);
       EXPECT_FALSE(
           std::ranges::any_of(fetches, [](const auto& fetch) { return fetch != nullptr; }));
       const std::lock_guard lock(mutex);

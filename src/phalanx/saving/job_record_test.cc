@@ -51,7 +51,7 @@ class JobTest : public RunTest {
   static bool is_killed_in_claim(const TrainConfig& c, int step) {
     const RunSetup setup(c);
     try {
-      setup.directory.claim([&](std::string_view /*name*/) {
+      setup.directory->claim([&](std::string_view /*name*/) {
         if (step-- == 0) throw Killed();
       });
     } catch (const Killed&) {

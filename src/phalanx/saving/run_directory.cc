@@ -51,38 +51,38 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
       loads_own_directory_(is_same_directory(run.load, run.save)),
       job_(std::move(job)),
       goes_on_with_job_(job_.has_begun() && job_.is_settled),
-      run_id_(job_.run_id.empty() ? std::move(name) : job_.run_id) {
+      identity_{.run_id = job_.run_id.empty() ? std::move(name) : job_.run_id} {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
-  is_resumed_ = loaded != nullptr && !run.finetune &&
-                is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
-  if (is_resumed_) {
+  identity_.is_resumed = loaded != nullptr && !run.finetune &&
+                         is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
+  if (identity_.is_resumed) {
     const Manifest& manifest = loaded->manifest();
-    if (!manifest.run_id.empty()) run_id_ = manifest.run_id;
+    if (!manifest.run_id.empty()) identity_.run_id = manifest.run_id;
     last_ = {.iteration = manifest.iteration,
              .evaluates_again = position_of(manifest).evaluation_is_due};
     abandoned_ = checkpoints_after(save_, manifest.start, manifest.iteration);
-    start_ = manifest.start + 1;
+    identity_.start = manifest.start + 1;
   } else {
     abandoned_ = checkpoints_after(save_, -1, -1);
   }
-  start_ = std::max(start_, job_.start);
+  identity_.start = std::max(identity_.start, job_.start);
   // This start's number is higher than that of any checkpoint here, even of one that is about to be
   // moved aside: the move may be interrupted.
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
-    start_ = std::max(start_, saved.start + 1);
+    identity_.start = std::max(identity_.start, saved.start + 1);
   }
   // An earlier attempt of the job has decided to move these aside: not refused again.
   if (!job_.has_begun() || job_.is_settled) refuse_to_lose(run, loaded);
   if (job_.has_begun()) return;
-  job_.run_id = run_id_;
-  job_.start = start_;
+  job_.run_id = identity_.run_id;
+  job_.start = identity_.start;
 }
 
 void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* loaded) const {
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
   if (abandoned_.empty() || run.overwrite) return;
-  if (!is_resumed_ && saved.empty()) {
+  if (!identity_.is_resumed && saved.empty()) {
     throw ConfigError(
         "--save {} holds {}, which is not a checkpoint that can be read: --save elsewhere, or give "
         "--overwrite to move it aside",
@@ -90,7 +90,7 @@ void RunDirectory::refuse_to_lose(const RunConfig& run, const CheckpointReader* 
   }
   if (saved.empty()) return;
   const SavedCheckpoint& newest = saved.back();
-  if (is_resumed_) {
+  if (identity_.is_resumed) {
     // Only going back on purpose is refused, not falling back from a damaged checkpoint.
     const bool asked = run.ckpt_step > 0 || !loads_own_directory_;
     if (!asked || newest.directory.filename() == loaded->directory().filename()) return;
@@ -131,7 +131,7 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
   const std::string lines = metrics_after(metrics, last_);
   // A run that continues writes the lines after its last checkpoint again.
   const bool goes_on =
-      is_resumed_ || goes_on_with_job_ || (loads_own_directory_ && abandoned_.empty());
+      identity_.is_resumed || goes_on_with_job_ || (loads_own_directory_ && abandoned_.empty());
   JobRecord job = job_;
   step("record");
   if (abandoned_.empty() && (goes_on || lines.empty())) {
@@ -157,7 +157,7 @@ void RunDirectory::claim(const std::function<void(std::string_view step)>& befor
     move_into(aside, {&*next, 1});
   }
   step("tracker");
-  if (is_resumed_) {
+  if (identity_.is_resumed) {
     write_tracker(save_, last_.iteration);
   } else {
     std::error_code ignored;  // the file is only a hint

@@ -28,6 +28,15 @@ TrainConfig restarted_from_save(TrainConfig config);
 // where the directory lies in a checkpoint.
 std::optional<DirectoryLock> lock_save_directory(const RunConfig& run);
 
+// What names the states that a start of a run saves.
+struct RunIdentity {
+  std::string run_id;
+  std::int64_t start = 1;  // a higher number than any that --save has
+  bool is_resumed =
+      false;  // the loaded checkpoint lies in --save: the run that lies there continues
+  friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
+};
+
 class RunDirectory {
  public:
   // Decides, and changes nothing. `loaded` is the checkpoint that the run begins with, or null;
@@ -44,25 +53,19 @@ class RunDirectory {
   // `before_step` is called before each step with its name: fault tests stop here.
   void claim(const std::function<void(std::string_view step)>& before_step) const;
 
-  // Whether the loaded checkpoint lies in --save: the run that lies there continues.
-  bool is_resumed() const { return is_resumed_; }
-  // For manifests: the run's id, and the number of this start.
-  const std::string& run_id() const { return run_id_; }
-  std::int64_t start() const { return start_; }
+  const RunIdentity& identity() const { return identity_; }
 
  private:
   void refuse_to_lose(const RunConfig& run, const CheckpointReader* loaded) const;
   std::string what_is_moved(bool has_lines) const;
 
-  std::filesystem::path save_;  // empty: nothing is saved
-  bool is_resumed_ = false;
-  bool loads_own_directory_ = false;  // --load is --save
-  std::int64_t start_ = 1;
+  std::filesystem::path save_;                    // empty: nothing is saved
+  bool loads_own_directory_ = false;              // --load is --save
   MetricsPosition last_;                          // after which the run goes on
   std::vector<std::filesystem::path> abandoned_;  // checkpoints to move aside
   JobRecord job_;                                 // with this start's choice
   bool goes_on_with_job_ = false;                 // its record says that all of that was done
-  std::string run_id_;
+  RunIdentity identity_;
 };
 
 }  // namespace phalanx

@@ -122,12 +122,12 @@ void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted) 
 
 // Called under the lock. An attempt that a launcher has started again resumes from what the job has
 // saved. As long as nothing is saved it begins as the first attempt did, from the same checkpoint.
-// Without a record of this job it is the first attempt.
-void choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
+// Without a record of this job it is the first attempt. Returns the choice, perhaps of an earlier
+// attempt.
+JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
   RunDecisions& decisions = start.decisions;
   const fs::path save = given.run.save;
-  decisions.job = begun_by_this_job(given);
-  JobRecord& job = decisions.job;
+  JobRecord job = begun_by_this_job(given);
   decisions.is_restarted = job.has_begun() && has_saved(job, save);
   log_attempt(given.run, job, decisions.is_restarted);
   if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
@@ -147,31 +147,39 @@ void choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
     decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
     decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
   }
-  if (job.has_begun()) return;
+  if (job.has_begun()) return job;
   job.checkpoint = decisions.checkpoint;
   job.manifest_digest = decisions.manifest_digest;
   job.is_pretrained = decisions.is_pretrained;
+  return job;
 }
 
 // In the leading process.
 DecidedRun decide(const TrainConfig& config, RankRunner& runner) {
-  DecidedRun start{.config = config, .lock = {}, .decisions = {}, .checkpoint = {}};
+  DecidedRun start{
+      .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}};
   start.lock = lock_save_directory(config.run);
-  choose_checkpoint(config, start);
+  JobRecord job = choose_checkpoint(config, start);
+  start.decisions.name = random_digits(32);
+  start.directory.emplace(start.config.run, start.checkpoint.get(), std::move(job),
+                          start.decisions.name);
+  start.decisions.identity = start.directory->identity();
   std::string requested = start.config.model.matmul_precision;
   if (start.checkpoint) {
     requested = resumed_precision(start.config, start.checkpoint->manifest());
   }
   start.decisions.device =
       measure_device(requested, start.config.model.bf16, busy_threads(start.config, runner));
-  start.decisions.name = random_digits(32);
   return start;
 }
 
 // In every other process.
 DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& place) {
-  DecidedRun start{
-      .config = std::move(config), .lock = {}, .decisions = std::move(decisions), .checkpoint = {}};
+  DecidedRun start{.config = std::move(config),
+                   .lock = {},
+                   .directory = {},
+                   .decisions = std::move(decisions),
+                   .checkpoint = {}};
   const RunDecisions& d = start.decisions;
   if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
   if (d.is_pretrained) start.config = from_pretrained(std::move(start.config));
@@ -236,7 +244,9 @@ std::string RunDecisions::to_text() const {
               {"pretrained", is_pretrained},
               {"checkpoint", checkpoint},
               {"manifest", manifest_digest},
-              {"job", job.to_text()},
+              {"run_id", identity.run_id},
+              {"start", identity.start},
+              {"resumed", identity.is_resumed},
               {"products", std::string(device.products_name())},
               {"reason", device.products.reason},
               {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
@@ -253,7 +263,9 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
       .is_pretrained = json.at("pretrained"),
       .checkpoint = json.at("checkpoint"),
       .manifest_digest = json.at("manifest"),
-      .job = JobRecord::from_text(json.at("job")),
+      .identity = {.run_id = json.at("run_id"),
+                   .start = json.at("start"),
+                   .is_resumed = json.at("resumed")},
       .device = {.products = {.products = products_of(json.at("products").get<std::string>()),
                               .reason = json.at("reason")},
                  .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]}},

@@ -1,7 +1,7 @@
 #pragma once
 // The decisions with which a run begins. The first rank decides for all: it alone locks --save,
-// chooses the checkpoint and measures the processor. And all processes prove that they have the
-// same flags and the same program.
+// chooses the checkpoint, names what will be saved and measures the processor. And all processes
+// prove that they have the same flags and the same program.
 
 #include <chrono>
 #include <memory>
@@ -21,18 +21,19 @@ struct RunDecisions {
   bool is_pretrained = false;   // begins from --pretrained-checkpoint
   std::string checkpoint;       // its directory; empty: the run begins anew
   std::string manifest_digest;  // of the checkpoint
-  JobRecord job;                // the choice, perhaps of an earlier attempt
+  RunIdentity identity;         // of what is saved
   MeasuredDevice device;
   std::string nonce;  // lies in --save while the processes join
-  std::string name;   // unique name of this start; also the id of a run that begins anew
+  std::string name;   // unique name of this start
 
   std::string to_text() const;
   static RunDecisions from_text(const std::string& text);
 };
 
 struct DecidedRun {
-  TrainConfig config;                 // resolved
-  std::optional<DirectoryLock> lock;  // on --save; of the leading process
+  TrainConfig config;                     // resolved
+  std::optional<DirectoryLock> lock;      // on --save; of the leading process
+  std::optional<RunDirectory> directory;  // of the leading process
   RunDecisions decisions;
   std::shared_ptr<const CheckpointReader> checkpoint;  // null: the run begins anew
   std::chrono::steady_clock::duration time{};          // how long this took

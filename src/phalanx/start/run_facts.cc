@@ -97,7 +97,7 @@ Json disk_facts(const RunSetup& setup) {
 }  // namespace
 
 std::string run_facts(const RunSetup& setup) {
-  Json facts = {{"run", setup.directory.run_id()},       {"start", setup.directory.start()},
+  Json facts = {{"run", setup.identity.run_id},          {"start", setup.identity.start},
                 {"restarts", setup.config.run.restarts}, {"version", PHALANX_VERSION},
                 {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
                 {"layout", layout_facts(setup)},         {"data", data_facts(setup)},

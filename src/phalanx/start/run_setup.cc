@@ -46,7 +46,8 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
-      directory(config.run, checkpoint.get(), std::move(start.decisions.job), start.decisions.name),
+      identity(std::move(start.decisions.identity)),
+      directory(std::move(start.directory)),
       name(std::move(start.decisions.name)),
       inputs(run_inputs(config)),
       length(config, begin_of(config, loaded)),
@@ -143,12 +144,12 @@ const MemoryPlan& RunSetup::plan_of(int rank) const {
 SavedRun RunSetup::saved_run() const {
   return {.config = config,
           .lock = lock,
-          .directory = directory,
+          .identity = identity,
           .inputs = inputs,
           .schedule = schedule,
           .products = device.products_name(),
           .digests = digests.get(),
-          .last_saved = directory.is_resumed() ? loaded->iteration : -1};
+          .last_saved = identity.is_resumed ? loaded->iteration : -1};
 }
 
 std::unique_ptr<RunData::Stream> RunSetup::stream(SplitKind kind, std::int64_t consumed,

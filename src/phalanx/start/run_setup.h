@@ -42,7 +42,8 @@ struct RunSetup {
   // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
   std::optional<Manifest> loaded;  // the checkpoint's
-  RunDirectory directory;
+  RunIdentity identity;
+  std::optional<RunDirectory> directory;  // --save; of the leading process
   std::string name;  // unique name of this start, the same in all its processes
   RunInputs inputs;
   // In the leading process, or null.

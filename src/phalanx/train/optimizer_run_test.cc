@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phalanx/checkpoint/info.h"
+#include "phalanx/checkpoint/test_support.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
 
@@ -133,7 +134,8 @@ TEST_F(OptimizerRunTest, SgdSkipsWhatOverflows) {
   const CheckpointReader reader = checkpoint("fp16");
   for (const auto& entry : reader.manifest().tensors) {
     if (!entry.name.starts_with(state_prefix("momentum_buffer"))) continue;
-    for (const std::byte value : reader.bytes(entry)) ASSERT_EQ(value, std::byte{0}) << entry.name;
+    for (const std::byte value : testing_support::bytes_of(reader, entry))
+      ASSERT_EQ(value, std::byte{0}) << entry.name;
   }
 }
 

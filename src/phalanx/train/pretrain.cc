@@ -48,7 +48,7 @@ RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSi
   std::optional<RunSetup> setup;
   runner.prepare([&] { setup.emplace(config, runner, [&] { return stop() != 0; }); });
   if (setup->lock) setup->lock->expect_in_place();
-  if (runner.leads()) setup->directory.claim();
+  if (setup->directory) setup->directory->claim();
   return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, runner);
 }
 

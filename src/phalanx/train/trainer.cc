@@ -168,7 +168,7 @@ void Trainer::compare_replicas() {
   const std::int64_t interval = config_.run.check_weight_hash_across_dp_replicas_interval;
   if (interval == 0 || state_.iteration % interval != 0) return;
   check_replicas(rank_, setup_.places, state_.iteration, [this] {
-    return restart_advice(config_.run.save, setup_.directory.run_id(), ranks_are_same_);
+    return restart_advice(config_.run.save, setup_.identity.run_id, ranks_are_same_);
   });
   ranks_are_same_ = state_.iteration;
 }

@@ -1,15 +1,16 @@
 #pragma once
 // Moves blocks between memory and files, many at once: by io_uring, or by threads that call pread
-// and pwrite. An engine knows nothing of order, checksums or buffers (transfer_queue.h).
+// and pwrite. An engine knows nothing of order, checksums or buffers.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "phalanx/offload/storage.h"
+#include "phalanx/disk/storage_options.h"
 
 namespace phalanx {
 
@@ -27,6 +28,18 @@ struct BlockCompletion {
   std::size_t slot = 0;
   std::int64_t result = 0;  // bytes, or -errno
 };
+
+// What a completion's result means for its request.
+enum class Moved : std::uint8_t {
+  kAll,
+  kPart,  // the request is now the rest: to be submitted again
+  kFailed,
+};
+// `direct`: the file is open past the page cache, where less than kStorageAlignment moves only at
+// the end of a file.
+Moved advance(BlockRequest& request, std::int64_t result, bool direct);
+// "PATH: cannot write 4096 bytes at offset 0: No space left on device".
+std::string fault_text(const std::string& path, const BlockRequest& request, std::int64_t result);
 
 class BlockEngine {
  public:
@@ -61,5 +74,9 @@ std::unique_ptr<BlockEngine> make_uring_engine(const StorageOptions& options,
 // `reason`: why it is not io_uring, for its description.
 std::unique_ptr<BlockEngine> make_thread_engine(const StorageOptions& options,
                                                 const std::string& reason = "");
+
+// Makes an engine: tests give one that fails.
+using EngineMaker = std::function<std::unique_ptr<BlockEngine>(const StorageOptions& options,
+                                                               std::span<std::byte> buffers)>;
 
 }  // namespace phalanx

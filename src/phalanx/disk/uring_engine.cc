@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/offload/block_engine.h"
+#include "phalanx/disk/block_engine.h"
 
 namespace phalanx {
 namespace {
