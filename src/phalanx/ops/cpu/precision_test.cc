@@ -38,6 +38,11 @@ TEST(Precision, FamiliesAreThoseOfTheTarget) {
     EXPECT_GT(peak.fp32_gflops, 0.1);
     EXPECT_EQ(peak.bf16_gflops > 0.0, target >= Target::kAvx512Bf16);
     EXPECT_EQ(peak.amx_gflops > 0.0, target >= Target::kAmx);
+    EXPECT_EQ(peak.amx_instruction_gflops > 0.0, target >= Target::kAmx);
+    EXPECT_EQ(to_text(peak).find("of the instruction alone") != std::string::npos,
+              target >= Target::kAmx);
+    EXPECT_EQ(peak.of_instruction(ProductPrecision::kAmx), peak.amx_instruction_gflops);
+    EXPECT_EQ(peak.of_instruction(ProductPrecision::kFp32), peak.fp32_gflops);
     for (const auto products : {ProductPrecision::kBf16, ProductPrecision::kAmx}) {
       const std::string name(name_of(products));
       EXPECT_EQ(has_products(products), peak.of(products) > 0.0);
