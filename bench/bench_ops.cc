@@ -331,7 +331,7 @@ int main(int argc, char** argv) {
               &options.filter);
     flags.add({.name = "--matmul-precision",
                .help = "How bf16 matrices are multiplied",
-               .choices = "auto fp32 bf16 amx"},
+               .choices = "auto fp32 bf16 amx2"},
               &options.matmul_precision);
     flags.add({.name = "--seconds", .help = "Time per row", .range = phalanx::above(0)},
               &options.seconds);

@@ -1,5 +1,5 @@
 #pragma once
-// How a product of family `amx` is computed: a function of shape, layouts and threads alone. Bits
+// How a product of family `amx2` is computed: a function of shape, layouts and threads alone. Bits
 // depend on shape and layouts, not on threads.
 //
 // C is cut into tiles of 32 x 32 (amx_tiles.h). A strip is 32 rows, a panel 32 columns. The depth

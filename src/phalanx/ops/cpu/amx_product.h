@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products of family `amx`: bf16 by bf16 on tiles. It follows a plan (amx_plan.h), packs
+// Matrix products of family `amx2`: bf16 by bf16 on tiles. It follows a plan (amx_plan.h), packs
 // operands (amx_packing.h), runs tiles (amx_tiles.h), and finished tiles pass the product's
 // epilogue.
 

@@ -1,4 +1,4 @@
-// Family `amx`: the instructions and their twin in plain C++ give the same bits, on every machine
+// Family `amx2`: the instructions and their twin in plain C++ give the same bits, on every machine
 // the twin gives those that were written down, and they depend on shapes alone.
 
 #include "phalanx/ops/cpu/amx_product.h"

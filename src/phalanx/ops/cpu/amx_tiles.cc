@@ -1,4 +1,4 @@
-// Tiles of family `amx` by AMX's instructions.
+// Tiles of family `amx2` by AMX's instructions.
 
 #include "phalanx/ops/cpu/amx_tiles.h"
 

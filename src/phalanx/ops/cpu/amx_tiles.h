@@ -1,5 +1,5 @@
 #pragma once
-// The innermost loops of the products of family `amx`: tiles of C, 32 x 32, in four AMX registers.
+// The innermost loops of the products of family `amx2`: tiles of C, 32 x 32, in four AMX registers.
 // amx_product.h orders the tiles and copies their operands.
 //
 // The order of sums is that of the instruction: a step takes 32 elements of depth. For every

@@ -1,4 +1,4 @@
-// Tiles of family `amx` in plain C++: the bits of the instructions, for tests on processors without
+// Tiles of family `amx2` in plain C++: the bits of the instructions, for tests on processors without
 // them.
 
 #include <algorithm>

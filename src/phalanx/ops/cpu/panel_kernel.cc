@@ -14,7 +14,7 @@ const PanelKernel& panel_kernel(ProductPrecision family, Target target) {
     case ProductPrecision::kAmx:
       break;
   }
-  PHALANX_CHECK(false, "products of family amx have no panels");
+  PHALANX_CHECK(false, "products of family amx2 have no panels");
   return panel_kernel_f32(target);
 }
 

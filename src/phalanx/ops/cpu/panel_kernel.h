@@ -52,7 +52,7 @@ struct PanelKernel {
   }
 };
 
-// The kernel of a family of products on a target; `amx` has tiles of its own (amx_tiles.h). Its
+// The kernel of a family of products on a target; `amx2` has tiles of its own (amx_tiles.h). Its
 // sizes may be read on every processor; its tiles run only on processors with the family and the
 // target.
 const PanelKernel& panel_kernel(ProductPrecision family, Target target);

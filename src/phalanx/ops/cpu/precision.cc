@@ -110,7 +110,7 @@ std::optional<ProductChoice> only_choice(std::string_view requested, bool stores
     return ProductChoice{named->products, "requested"};
   }
   if (requested != "auto") {
-    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx", requested);
+    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx2", requested);
   }
   if (!stores_bf16) return ProductChoice{ProductPrecision::kFp32, "nothing is stored as bf16"};
   if (!has_products(ProductPrecision::kBf16, target)) {

@@ -21,10 +21,10 @@ struct ProductChoice {
 bool has_products(ProductPrecision products);
 // The same by the family's name; false for an unknown name.
 bool has_products(std::string_view name);
-// The names of the families that it has: "fp32, bf16, amx".
+// The names of the families that it has: "fp32, bf16, amx2".
 std::string available_products();
 
-// The policy for `requested` = --matmul-precision (auto, fp32, bf16 or amx) and a run that stores
+// The policy for `requested` = --matmul-precision (auto, fp32, bf16 or amx2) and a run that stores
 // bf16 or not. `auto` measures the families for a few milliseconds on one thread, so it does not
 // depend on ranks or --threads-per-rank. A family must be 1.2 times as fast as fp32 or the best
 // family before it. (bf16 dot products run at 0.5 times fp32's rate on Sapphire and Emerald Rapids
@@ -54,7 +54,7 @@ Peak measure_peak(int threads);
 // The best of `times` measurements, for benchmarks. Work on the sibling hyper-thread, which shares
 // AMX, can slow it to a third for milliseconds.
 Peak measure_peak(int threads, int times);
-// "356 GFLOP/s fp32, 173 GFLOP/s bf16, 5100 GFLOP/s amx (with loads of random tiles; 6300 of the
+// "356 GFLOP/s fp32, 173 GFLOP/s bf16, 5100 GFLOP/s amx2 (with loads of random tiles; 6300 of the
 // instruction alone)": the rates above 0.
 std::string to_text(const Peak& peak);
 

@@ -24,9 +24,9 @@ TEST(Precision, FollowsTheRequestAndTheStorage) {
   EXPECT_EQ(choose_products("fp32", true).products, ProductPrecision::kFp32);
   EXPECT_EQ(choose_products("auto", false).products, ProductPrecision::kFp32);
   EXPECT_FALSE(choose_products("auto", true).reason.empty());
-  EXPECT_THAT(refusal_of("fp8", true), HasSubstr("use auto, fp32, bf16 or amx"));
+  EXPECT_THAT(refusal_of("fp8", true), HasSubstr("use auto, fp32, bf16 or amx2"));
   EXPECT_THAT(refusal_of("bf16", false), AllOf(HasSubstr("bf16"), HasSubstr("--bf16")));
-  EXPECT_THAT(refusal_of("amx", false), AllOf(HasSubstr("amx"), HasSubstr("--bf16")));
+  EXPECT_THAT(refusal_of("amx2", false), AllOf(HasSubstr("amx2"), HasSubstr("--bf16")));
 }
 
 // A family that the target lacks is refused, and the message lists the available ones.
