@@ -20,6 +20,8 @@ constexpr std::int64_t kLeftBytes = kMiB / 2, kPassingLeftBytes = 2 * kMiB;
 constexpr std::int64_t kPassingBytes = 16 * kMiB;
 // Above this, C is fetched before it is added to.
 constexpr std::int64_t kNearBytes = kMiB;
+// The most rows of a task that does not pack them.
+constexpr std::int64_t kMostRows = 2048;
 // The most sums between blocks of depth.
 constexpr std::int64_t kSumsBytes = 64 * kMiB;
 // Rows that are a multiple of this apart share sets of the first-level cache.
@@ -74,7 +76,7 @@ void AmxPlan::choose_blocks(int threads) {
   panel_set = std::max<std::int64_t>(2, kRightBytes / strip_bytes / 2 * 2);
   const std::int64_t left_bytes = panels() <= panel_set ? kLeftBytes : kPassingLeftBytes;
   const std::int64_t most_strips =
-      packs_left ? std::max<std::int64_t>(1, left_bytes / strip_bytes) : strips();
+      packs_left ? std::max<std::int64_t>(1, left_bytes / strip_bytes) : kMostRows / kTileSide;
   const std::int64_t most_panels = packs_left ? panels() : panel_set;
   double least = 0.0;
   const auto consider = [&](std::int64_t block_strips, std::int64_t block_panels) {
@@ -114,11 +116,14 @@ void AmxPlan::choose_spans(int threads) {
                  : ceil_div(static_cast<std::int64_t>(threads), row_blocks);
   panel_span = std::min(panels(), sets * panel_block);
   row_span = rows;
-  if (!in_c && depth_blocks() > 1) {
-    const std::int64_t row_bytes = panel_span * kTileSide * size_of(DType::kF32);
-    row_span =
-        std::min(rows, std::max<std::int64_t>(1, kSumsBytes / row_bytes / row_block) * row_block);
-  }
+  if (in_c || depth_blocks() == 1) return;
+  // Sums of a span wait in a buffer for the next block of depth.
+  const auto blocks_within = [](std::int64_t block_sums) {
+    return std::max<std::int64_t>(1, kSumsBytes / size_of(DType::kF32) / block_sums);
+  };
+  panel_span =
+      std::min(panel_span, blocks_within(row_block * panel_block * kTileSide) * panel_block);
+  row_span = std::min(rows, blocks_within(row_block * panel_span * kTileSide) * row_block);
 }
 
 void AmxPlan::count_memory() {

@@ -7,7 +7,7 @@
 
 namespace phalanx::cpu {
 
-// The product has elements and depth. Sums of rows are cut by `row_sums_block`.
+// The product has elements and depth.
 std::int64_t amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& product);
 void multiply_amx(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace);
 

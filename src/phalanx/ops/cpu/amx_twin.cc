@@ -1,5 +1,5 @@
-// Tiles of family `amx2` in plain C++: the bits of the instructions, for tests on processors without
-// them.
+// Tiles of family `amx2` in plain C++: the bits of the instructions, for tests on processors
+// without them.
 
 #include <algorithm>
 #include <bit>
