@@ -30,7 +30,7 @@ struct AmxPlan {
   bool packs_left = false;
   bool copies_rows = false;
   bool in_c = false;       // blocks of depth are added in C; otherwise in a buffer
-  bool fetches_c = false;  // C is larger than the second-level cache
+  bool fetches_c = false;  // an f32 C that is added to comes from beyond the second-level cache
 
   std::int64_t depth_block = 0;                                 // elements, whole steps
   std::int64_t row_block = 0, row_span = 0;                     // rows, whole strips

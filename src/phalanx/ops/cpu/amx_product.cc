@@ -223,7 +223,8 @@ void AmxMultiplication::pass_strips(const Work& work, Scratch& scratch) const {
                 .row_end = plan_.rows,
                 .column_end = plan_.columns,
                 .finish = work.finish,
-                .fetches_c = plan_.fetches_c && work.finish.kind == TileFinish::Kind::kAdd};
+                .fetches_c = work.finish.kind == TileFinish::Kind::kBf16 ||
+                             (work.finish.kind == TileFinish::Kind::kAdd && plan_.fetches_c)};
     point_at_left(work, row, scratch, run);
     point_at_sums(work, run);
     kernel_.run(run, scratch.tiles);
@@ -250,6 +251,10 @@ void AmxMultiplication::point_at_left(const Work& work, std::int64_t row, const 
         {.from = from, .lines = rows, .depth = depth, .steps = work.steps, .to = scratch.left});
     run.left = scratch.left;
     run.left_stride = work.steps * kStepDepth * size;
+  }
+  if (run.left == from.data && row + kTileSide < work.rows.end) {
+    run.next_left = left_.at(row + kTileSide, work.depths.begin);
+    run.next_rows = std::min(kTileSide, work.rows.end - row - kTileSide);
   }
   run.left_half = kRegisterRows * run.left_stride;
   run.left_step = kStepDepth * size;

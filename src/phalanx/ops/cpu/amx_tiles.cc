@@ -56,25 +56,55 @@ Rows rows_of(const PendingTile& tile) {
   }
 }
 
-// The rows of C that a tile will be added to.
-struct Fetch {
-  const std::byte* c = nullptr;
-  std::int64_t stride = 0;
-  std::int64_t rows = 0;
-
-  Fetch(const TileRun& run, std::int64_t i) {
+// The rows of C that a whole tile will write.
+class RowsOfC {
+ public:
+  RowsOfC(const TileRun& run, std::int64_t i) {
     if (!run.fetches_c || run.after != nullptr) return;
-    const EpilogueRows& to = run.finish.epilogue->c;
-    c = to.data + (run.row * to.stride + run.column + i * kTileSide) * 4;
-    stride = to.stride * 4;
-    rows = run.row_end - run.row < kTileSide ? run.row_end - run.row : kTileSide;
+    const EpilogueRows& c = run.finish.epilogue->c;
+    const std::int64_t size = c.dtype == DType::kF32 ? 4 : 2;
+    at_ = c.data + (run.row * c.stride + run.column + i * kTileSide) * size;
+    stride_ = c.stride * size;
+    second_line_ = size == 4 ? kLine : 0;
+    rows_ = run.row_end - run.row < kTileSide ? run.row_end - run.row : kTileSide;
   }
-  void next(std::int64_t count) {
-    for (; count > 0 && rows > 0; --count, --rows, c += stride) {
-      __builtin_prefetch(c, 1, 3);
-      __builtin_prefetch(c + kLine, 1, 3);
+  void fetch(std::int64_t count) {
+    for (; count > 0 && rows_ > 0; --count, --rows_, at_ += stride_) {
+      __builtin_prefetch(at_, 1, 3);
+      if (second_line_ != 0) __builtin_prefetch(at_ + second_line_, 1, 3);
     }
   }
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::int64_t stride_ = 0, second_line_ = 0, rows_ = 0;
+};
+
+// The lines of the next strip's rows, some between any two steps of a run.
+class NextStrip {
+ public:
+  explicit NextStrip(const TileRun& run)
+      : row_(run.next_left),
+        stride_(run.left_stride),
+        rows_(run.next_left == nullptr ? 0 : run.next_rows) {
+    lines_of_row_ = (run.steps * kStepDepth * 2 + kLine - 1) / kLine;
+    lines_a_step_ = (rows_ * lines_of_row_ + run.steps * run.count - 1) / (run.steps * run.count);
+  }
+  void fetch() {
+    if (rows_ == 0) return;
+    for (std::int64_t i = 0; i < lines_a_step_; ++i) {
+      __builtin_prefetch(row_ + line_ * kLine, 0, 2);
+      if (++line_ < lines_of_row_) continue;
+      line_ = 0;
+      row_ += stride_;
+      if (--rows_ == 0) return;
+    }
+  }
+
+ private:
+  const std::byte* row_;
+  std::int64_t stride_, rows_;
+  std::int64_t line_ = 0, lines_of_row_ = 0, lines_a_step_ = 0;
 };
 
 template <Rows kRows>
@@ -172,12 +202,13 @@ struct Place {
 // the sums of this one are stored, because loads wait for stores whose addresses share the low 12
 // bits.
 template <Rows kRows>
-PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state) {
+PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state,
+                          NextStrip& next_strip) {
   const std::int64_t left_half = run.left_half, right_half = run.steps * kRegisterBytes;
   Place place(run, i);
   const Place next_tile(run, i + 1 < run.count ? i + 1 : i);
   Finisher<kRows> finisher(state, run.steps);
-  Fetch fetch(run, i);
+  RowsOfC rows_of_c(run, i);
   const std::int64_t fetched_rows = (kTileSide + run.steps - 1) / run.steps;
   for (std::int64_t step = 0; step < run.steps; ++step) {
     place.next();
@@ -190,25 +221,27 @@ PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state) 
     _tile_dpbf16ps(3, 5, 7);
     _tile_loadd(5, place.left + left_half, run.left_stride);
     _tile_stream_loadd(7, place.right + right_half, kLine);
-    fetch.next(fetched_rows);
+    next_strip.fetch();
+    rows_of_c.fetch(fetched_rows);
     finisher.after(step);
   }
 }
 
-PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state) {
+PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state,
+                          NextStrip& next_strip) {
   switch (rows_of(state.pending)) {
     case Rows::kNone:
-      return sum_tile<Rows::kNone>(run, i, state);
+      return sum_tile<Rows::kNone>(run, i, state, next_strip);
     case Rows::kBf16:
-      return sum_tile<Rows::kBf16>(run, i, state);
+      return sum_tile<Rows::kBf16>(run, i, state, next_strip);
     case Rows::kBf16WithBias:
-      return sum_tile<Rows::kBf16WithBias>(run, i, state);
+      return sum_tile<Rows::kBf16WithBias>(run, i, state, next_strip);
     case Rows::kStore:
-      return sum_tile<Rows::kStore>(run, i, state);
+      return sum_tile<Rows::kStore>(run, i, state, next_strip);
     case Rows::kAdd:
-      return sum_tile<Rows::kAdd>(run, i, state);
+      return sum_tile<Rows::kAdd>(run, i, state, next_strip);
     case Rows::kAny:
-      return sum_tile<Rows::kAny>(run, i, state);
+      return sum_tile<Rows::kAny>(run, i, state, next_strip);
   }
 }
 
@@ -230,6 +263,7 @@ PHALANX_AMX void load_sums(const float* sums) {
 PHALANX_AMX void run_tiles(const TileRun& run, TileState& state) {
   finish_stores();
   load_first_step(run);
+  NextStrip next_strip(run);
   for (std::int64_t i = 0; i < run.count; ++i) {
     if (run.before != nullptr) {
       load_sums(run.before + i * kTileSums);
@@ -239,7 +273,7 @@ PHALANX_AMX void run_tiles(const TileRun& run, TileState& state) {
       _tile_zero(2);
       _tile_zero(3);
     }
-    sum_tile(run, i, state);
+    sum_tile(run, i, state, next_strip);
     float* const sums =
         run.after != nullptr ? run.after + i * kTileSums : state.buffers + state.next * kTileSums;
     _tile_stored(0, sums, kSumsStride);

@@ -77,7 +77,11 @@ struct TileRun {
   std::int64_t row = 0, column = 0;
   std::int64_t row_end = 0, column_end = 0;
   TileFinish finish = {};
-  bool fetches_c = false;  // C is added to and comes from afar
+  bool fetches_c = false;  // C is fetched into the first-level cache while a tile is summed
+  // Rows of the next strip, `left_stride` apart, to fetch into the second-level cache; null for
+  // none.
+  const std::byte* next_left = nullptr;
+  std::int64_t next_rows = 0;
 };
 
 inline bool goes_backwards(const TileRun& run, std::int64_t tile) {
