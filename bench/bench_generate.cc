@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
         flags.add({.name = "--ranks", .help = "Tensor-parallel ranks"}, &o.ranks);
         flags.add({.name = "--prompt", .help = "Tokens of a prompt"}, &o.prompt);
         flags.add({.name = "--tokens", .help = "Tokens that follow it"}, &o.tokens);
-        flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx"},
+        flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx2"},
                   &o.matmul_precision);
         flags.add({.name = "--json", .help = "A line of JSON for each row"}, &o.json);
       },

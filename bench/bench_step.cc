@@ -46,7 +46,7 @@ Options parse(const std::vector<std::string>& arguments) {
   flags.add({.name = "--seq-length", .help = "Tokens in a sequence; a T5's decoder has a quarter"},
             &s.sequence);
   flags.add({.name = "--attention", .help = "fused, unfused"}, &s.attention);
-  flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx"}, &s.matmul_precision);
+  flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx2"}, &s.matmul_precision);
   flags.add({.name = "--profile", .help = "The operations of a step, longest first"}, &o.profile);
   flags.add({.name = "--markdown", .help = "A table for docs/performance.md"}, &o.markdown);
   flags.add({.name = "--json", .help = "A line of JSON for each model and dtype"}, &o.json);

@@ -51,9 +51,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepSetting, model, dtype, attention, matmul_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProfileRow, op, calls, flops, bytes, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepReport, setting, products, target, steps, unclean,
                                    tokens_per_second, slowest, fastest, step_seconds,
-                                   flops_per_token, peak_before, peak_after, witness, bandwidth,
-                                   busy, waiting, loss, plan_bytes, library_bound, resident_bytes,
-                                   mean_seconds, profile)
+                                   flops_per_token, peak_before, peak_after, instruction_peak,
+                                   witness, bandwidth, busy, waiting, loss, plan_bytes,
+                                   library_bound, resident_bytes, mean_seconds, profile)
 
 double StepReport::peak() const { return std::max(peak_before, peak_after); }
 
@@ -81,9 +81,11 @@ std::string to_text(const StepReport& r) {
                       "tokens/s", r.tokens_per_second, r.steps - r.unclean, r.steps, r.slowest,
                       r.fastest);
   text += fmt::format(
-      "  {:<12} {:>9.1f}     {:.1f} % of the peak, {:.1f} ({:.1f} before, {:.1f} after)\n",
+      "  {:<12} {:>9.1f}     {:.1f} % of what products can reach, {:.1f} ({:.1f} before, {:.1f} "
+      "after; "
+      "{:.1f} of the instruction alone)\n",
       "GFLOP/s", r.flops_per_second() / 1e9, 100.0 * r.share_of_peak(), r.peak() / 1e9,
-      r.peak_before / 1e9, r.peak_after / 1e9);
+      r.peak_before / 1e9, r.peak_after / 1e9, r.instruction_peak / 1e9);
   text += fmt::format("  {:<12} {:>9.1f} ms  {:.3f} GFLOP a token by the model's convention\n",
                       "step", r.step_seconds * 1e3, r.flops_per_token / 1e9);
   text += products_line(r, "linear", linear);

@@ -39,8 +39,9 @@ struct StepReport {
   double fastest = 0.0;
   double step_seconds = 0.0;     // median
   double flops_per_token = 0.0;  // the model's, with full attention
-  double peak_before = 0.0;      // FLOP/s of fused multiply-adds (or of the bf16 dot product)
+  double peak_before = 0.0;      // FLOP/s that products can reach (ops/cpu/precision.h)
   double peak_after = 0.0;
+  double instruction_peak = 0.0;  // FLOP/s of the products' instruction alone
   double witness = 0.0;    // instructions per cycle (witness.h): the lesser of before and after
   double bandwidth = 0.0;  // bytes/s of memory
   double busy = 0.0;       // CPU time over threads x wall time

@@ -210,9 +210,9 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, const Mod
   return samples;
 }
 
-double peak_flops(std::int64_t threads, cpu::ProductPrecision products) {
+cpu::Peak measured_peak(std::int64_t threads) {
   constexpr int kTimes = 10;
-  return 1e9 * cpu::measure_peak(static_cast<int>(threads), kTimes).of(products);
+  return cpu::measure_peak(static_cast<int>(threads), kTimes);
 }
 
 }  // namespace
@@ -236,7 +236,8 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
       model->flops_per_sample() / static_cast<double>(model->tokens_per_sample());
   report.target = cpu::name_of(cpu::active_target());
   report.witness = instructions_per_cycle(threads);
-  report.peak_before = peak_flops(threads, products.products);
+  const cpu::Peak before = measured_peak(threads);
+  report.peak_before = 1e9 * before.of(products.products);
 
   const auto world = make_local_world(1);
   const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
@@ -251,7 +252,10 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   check_high_water(plan, arenas);
   report.plan_bytes = plan.bytes.total();
   report.library_bound = plan.library_bound;
-  report.peak_after = peak_flops(threads, products.products);
+  const cpu::Peak after = measured_peak(threads);
+  report.peak_after = 1e9 * after.of(products.products);
+  report.instruction_peak = 1e9 * std::max(before.of_instruction(products.products),
+                                           after.of_instruction(products.products));
   report.witness = std::min(report.witness, instructions_per_cycle(threads));
   if (measure_memory_bandwidth) report.bandwidth = measure_bandwidth(threads);
 

@@ -261,9 +261,9 @@ void check_consistency(const Manifest& manifest, bool has_parts, const std::stri
   } else {
     check_files(manifest, files, path);
   }
-  constexpr std::array<std::string_view, 4> kPrecisions = {"auto", "fp32", "bf16", "amx"};
+  constexpr std::array<std::string_view, 5> kPrecisions = {"auto", "fp32", "bf16", "amx", "amx2"};
   if (std::ranges::find(kPrecisions, manifest.matmul_precision) == kPrecisions.end()) {
-    throw DataError("{}: 'matmul_precision' must be auto, fp32, bf16 or amx", path);
+    throw DataError("{}: 'matmul_precision' must be auto, fp32, bf16, amx or amx2", path);
   }
 }
 

@@ -95,8 +95,9 @@ struct Manifest {
   std::int64_t consumed_valid_samples = 0;
   Optimizer optimizer;
   SampleCounts requested_samples;
-  std::string matmul_precision = "auto";  // "fp32", "bf16", "amx"; "auto": nothing was computed yet
-  std::int64_t threads_per_rank = 0;      // 0: nothing was computed yet
+  // "fp32", "bf16", "amx2"; "auto": nothing was computed yet; "amx": a family that was given up.
+  std::string matmul_precision = "auto";
+  std::int64_t threads_per_rank = 0;  // 0: nothing was computed yet
   std::uint64_t seed = 0;
   std::map<std::string, std::string> arguments;  // flag -> value
   std::vector<InputFile> input_files;

@@ -53,7 +53,7 @@ void ModelFlags::add_others_to(FlagSet& flags) {
             &threads_);
   flags.add({.name = "--matmul-precision",
              .help = "How bf16 matrices are multiplied",
-             .choices = "auto fp32 bf16 amx"},
+             .choices = "auto fp32 bf16 amx2"},
             &matmul_precision_);
   flags.add({.name = "--vocab-file", .help = "Instead of the checkpoint's", .value_name = "FILE"},
             &vocab_file_);

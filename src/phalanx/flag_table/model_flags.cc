@@ -105,7 +105,7 @@ constexpr TrainFlag kModelRows[] = {
     works<&ModelConfig::matmul_precision>(
         kOwn, "--matmul-precision",
         "How bf16 matrices are multiplied; a resumed run keeps the checkpoint's",
-        {.choices = "auto fp32 bf16 amx"}),
+        {.choices = "auto fp32 bf16 amx2"}),
     works<&ModelConfig::attention_backend>(kOwn, "--attention-backend",
                                            "Attention as one kernel, or as products and a softmax",
                                            {.choices = "fused unfused",

@@ -50,6 +50,7 @@ std::string begin_line(const RunBegin& begin, EventTime time) {
   json["last_iteration"] = begin.last_iteration;
   json["world_size"] = begin.world_size;
   json["peak_flops"] = begin.peak_flops;
+  json["instruction_peak_flops"] = begin.instruction_peak_flops;
   add_members(json, begin.facts);
   Json arguments = Json::object();
   for (const auto& [flag, value] : begin.arguments) arguments[flag] = value;

@@ -30,7 +30,10 @@ struct RunBegin {
   std::int64_t last_iteration = 0;
   bool is_finished = false;  // only the last evaluation is made, for the second time
   std::int64_t world_size = 1;
-  double peak_flops = 0;  // per second, of all hosts: measured
+  // Per second, of all hosts, measured: a rate that products can reach, of which MFU is the share;
+  // and that of the instruction alone.
+  double peak_flops = 0;
+  double instruction_peak_flops = 0;
   // Of the first data-parallel rank for each place in the model.
   std::vector<ArenaBytes> arenas;
   // The first rank's planned memory: together all of its arenas.

@@ -18,6 +18,7 @@ struct MeasuredDevice {
   std::string_view products_name() const { return products.name(); }
   // Per second, of a host.
   double peak_flops() const { return 1e9 * peak.of(products.products); }
+  double instruction_peak_flops() const { return 1e9 * peak.of_instruction(products.products); }
   // For people: the family of products with the reason, and the peak rates.
   std::string products_text() const;
   std::string peak_text() const;

@@ -14,7 +14,7 @@ namespace {
 
 void check_precision(const ModelConfig& m) {
   if (m.fp16 && m.bf16) throw ConfigError("--fp16 and --bf16 exclude each other: give one");
-  if ((m.matmul_precision == "bf16" || m.matmul_precision == "amx") && !m.bf16) {
+  if ((m.matmul_precision == "bf16" || m.matmul_precision == "amx2") && !m.bf16) {
     throw ConfigError("--matmul-precision {} needs bf16 parameters: add --bf16",
                       m.matmul_precision);
   }

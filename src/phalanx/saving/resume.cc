@@ -154,8 +154,14 @@ std::string resumed_precision(const TrainConfig& config, const Manifest& manifes
   if (!config.model.bf16 || config.run.finetune || then == "auto" || asked == then) return asked;
   const bool is_possible = cpu::has_products(then);
   if (asked == "auto" && is_possible) return then;
+  // The order of sums that AMX had before `amx2`.
+  const bool is_gone = then == "amx";
   const std::string difference =
-      is_possible
+      is_gone ? fmt::format(
+                    "the checkpoint of iteration {} was made with products of family amx of a "
+                    "program before 0.1.0; amx2 is in its place and makes other bits",
+                    manifest.iteration)
+      : is_possible
           ? fmt::format(
                 "--matmul-precision is {}, but the checkpoint of iteration {} was "
                 "made with {}: other products make other bits",

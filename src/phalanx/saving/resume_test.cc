@@ -317,14 +317,22 @@ TEST(Resume, ProductsAreTheCheckpoints) {
   {
     const cpu::ForcedTarget forced(cpu::Target::kScalar);
     for (const char* const asked : {"auto", "fp32"}) {
-      EXPECT_THAT(come_to(asked, "amx"),
-                  AllOf(HasSubstr("made with --matmul-precision amx"), HasSubstr("target scalar"),
+      EXPECT_THAT(come_to(asked, "amx2"),
+                  AllOf(HasSubstr("made with --matmul-precision amx2"), HasSubstr("target scalar"),
                         HasSubstr("has fp32"), HasSubstr("--allow-changed matmul-precision")));
     }
     config.run.allow_changed = {"matmul-precision"};
-    EXPECT_EQ(come_to("auto", "amx"), "auto");
+    EXPECT_EQ(come_to("auto", "amx2"), "auto");
   }
   EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
+  // A family that was given up; every machine lacks it.
+  EXPECT_EQ(come_to("auto", "amx"), "auto");
+  config.run.allow_changed = {};
+  for (const char* const asked : {"auto", "fp32", "amx2"}) {
+    EXPECT_THAT(come_to(asked, "amx"),
+                AllOf(HasSubstr("family amx of a program before"), HasSubstr("amx2"),
+                      HasSubstr("--finetune"), HasSubstr("--allow-changed matmul-precision")));
+  }
   set_flags(config, "--allow-changed --finetune");
   EXPECT_EQ(come_to("bf16", "fp32"), "bf16");
 }

@@ -84,7 +84,7 @@ struct ModelConfig {
   bool bf16 = false;
   bool fp16 = false;
   bool fp32_residual_connection = false;
-  std::string matmul_precision = "auto";    // auto, fp32, bf16, amx
+  std::string matmul_precision = "auto";    // auto, fp32, bf16, amx2
   std::string attention_backend = "fused";  // fused, unfused
 };
 

@@ -240,37 +240,40 @@ DecidedRun decide_together(TrainConfig config, RankRunner& runner) {
 
 std::string RunDecisions::to_text() const {
   const cpu::Peak& peak = device.peak;
-  return Json{{"restarted", is_restarted},
-              {"pretrained", is_pretrained},
-              {"checkpoint", checkpoint},
-              {"manifest", manifest_digest},
-              {"run_id", identity.run_id},
-              {"start", identity.start},
-              {"resumed", identity.is_resumed},
-              {"products", std::string(device.products_name())},
-              {"reason", device.products.reason},
-              {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops}},
-              {"nonce", nonce},
-              {"name", name}}
+  return Json{
+      {"restarted", is_restarted},
+      {"pretrained", is_pretrained},
+      {"checkpoint", checkpoint},
+      {"manifest", manifest_digest},
+      {"run_id", identity.run_id},
+      {"start", identity.start},
+      {"resumed", identity.is_resumed},
+      {"products", std::string(device.products_name())},
+      {"reason", device.products.reason},
+      {"peak", {peak.fp32_gflops, peak.bf16_gflops, peak.amx_gflops, peak.amx_instruction_gflops}},
+      {"nonce", nonce},
+      {"name", name}}
       .dump();
 }
 
 RunDecisions RunDecisions::from_text(const std::string& text) {
   const Json json = Json::parse(text);
-  const auto peak = json.at("peak").get<std::array<double, 3>>();
-  return {
-      .is_restarted = json.at("restarted"),
-      .is_pretrained = json.at("pretrained"),
-      .checkpoint = json.at("checkpoint"),
-      .manifest_digest = json.at("manifest"),
-      .identity = {.run_id = json.at("run_id"),
-                   .start = json.at("start"),
-                   .is_resumed = json.at("resumed")},
-      .device = {.products = {.products = products_of(json.at("products").get<std::string>()),
-                              .reason = json.at("reason")},
-                 .peak = {.fp32_gflops = peak[0], .bf16_gflops = peak[1], .amx_gflops = peak[2]}},
-      .nonce = json.at("nonce"),
-      .name = json.at("name")};
+  const auto peak = json.at("peak").get<std::array<double, 4>>();
+  return {.is_restarted = json.at("restarted"),
+          .is_pretrained = json.at("pretrained"),
+          .checkpoint = json.at("checkpoint"),
+          .manifest_digest = json.at("manifest"),
+          .identity = {.run_id = json.at("run_id"),
+                       .start = json.at("start"),
+                       .is_resumed = json.at("resumed")},
+          .device = {.products = {.products = products_of(json.at("products").get<std::string>()),
+                                  .reason = json.at("reason")},
+                     .peak = {.fp32_gflops = peak[0],
+                              .bf16_gflops = peak[1],
+                              .amx_gflops = peak[2],
+                              .amx_instruction_gflops = peak[3]}},
+          .nonce = json.at("nonce"),
+          .name = json.at("name")};
 }
 
 DecidedRun decide_run(TrainConfig config, RankRunner& runner) {

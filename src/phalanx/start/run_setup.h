@@ -76,6 +76,7 @@ struct RunSetup {
   int hosts() const { return places.back().host + 1; }
   // Per second, of all hosts.
   double peak_flops() const { return hosts() * device.peak_flops(); }
+  double instruction_peak_flops() const { return hosts() * device.instruction_peak_flops(); }
   // The share of one rank of its host.
   double peak_flops_of(int rank) const {
     return device.peak_flops() / places[static_cast<std::size_t>(rank)].local_size;

@@ -174,7 +174,8 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   }
   add("> CPU target: {}, affinity: {}", cpu::describe_active_target(), setup.affinity.text);
   add("> matrix products: {}", setup.device.products_text());
-  add("> peak: {}{}", setup.device.peak_text(), setup.hosts() > 1 ? " on each host" : "");
+  add("> peak: {}{}; MFU and HFU are shares of {:.0f} GFLOP/s", setup.device.peak_text(),
+      setup.hosts() > 1 ? " on each host" : "", setup.peak_flops() / 1e9);
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
   if (setup.disk) add("> disk: a step {}", disk_text(setup));
   if (config.run.train_samples > 0) {

@@ -59,6 +59,7 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition&
                  .is_finished = is_over && !setup.length.begin().evaluation_is_due,
                  .world_size = setup.grid.world_size(),
                  .peak_flops = setup.peak_flops(),
+                 .instruction_peak_flops = setup.instruction_peak_flops(),
                  .arenas = arenas_of(setup),
                  .weight_and_optimizer_bytes = weights,
                  .activation_bytes = bytes.total() - weights,

@@ -116,7 +116,7 @@ TEST_F(TargetsTest, Bf16Products) {
 
 TEST_F(TargetsTest, AmxProducts) {
   if (!cpu::has_products(cpu::ProductPrecision::kAmx)) GTEST_SKIP() << "no AMX";
-  expect_one_result(with_flags(training("run"), "--bf16 --matmul-precision amx"), {Target::kAmx});
+  expect_one_result(with_flags(training("run"), "--bf16 --matmul-precision amx2"), {Target::kAmx});
 }
 
 // Tensor-parallel ranks, each with its team.

@@ -10,10 +10,11 @@ namespace phalanx::cpu {
 
 // Families of matrix products of 16-bit operands: converted to fp32 (in counted workspace), bf16 by
 // AVX512_BF16's dot products, bf16 by AMX's tiles. The last two sum in fp32, each in its own order.
-// Another family gives other bits, so a checkpoint records it.
+// Another family gives other bits, so a checkpoint records it. Another order of sums needs another
+// name: `amx2` is the second of AMX's tiles.
 enum class ProductPrecision { kFp32, kBf16, kAmx };
 
-// "fp32", "bf16", "amx": what --matmul-precision takes and a checkpoint records.
+// "fp32", "bf16", "amx2": what --matmul-precision takes and a checkpoint records.
 constexpr std::string_view name_of(ProductPrecision products) {
   switch (products) {
     case ProductPrecision::kFp32:
@@ -21,7 +22,7 @@ constexpr std::string_view name_of(ProductPrecision products) {
     case ProductPrecision::kBf16:
       return "bf16";
     case ProductPrecision::kAmx:
-      return "amx";
+      return "amx2";
   }
   return "";
 }

@@ -110,10 +110,8 @@ LineSums sums_of(const ops::BiasGradient& op) {
 
 // The blocks of the weight gradient beside it.
 std::int64_t depth_block_of(const CpuDevice& device, const ops::BiasGradient& op) {
-  const bool native = op.dy.dtype == DType::kBF16;
-  return depth_block_of(
-      op.dy.shape[0],
-      panel_kernel(native ? device.products : ProductPrecision::kFp32, device.processor.target));
+  const Matrix dy = matrix(op.dy);
+  return row_sums_block_of(device, {.k = op.dy.shape[0], .a = dy, .b = {.dtype = dy.dtype}});
 }
 
 }  // namespace

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/amx_product.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/line_sums.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/panel_packing.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/product_plan.h"
+#include "phalanx/ops/cpu/team_tasks.h"
 #include "phalanx/tensor/arena.h"
 
 namespace phalanx::cpu {
@@ -22,6 +23,10 @@ namespace {
 bool is_native(const CpuDevice& device, const MatrixProduct& product) {
   return device.products != ProductPrecision::kFp32 && product.a.dtype == DType::kBF16 &&
          product.b.dtype == DType::kBF16;
+}
+
+bool is_amx(const CpuDevice& device, const MatrixProduct& product) {
+  return is_native(device, product) && device.products == ProductPrecision::kAmx;
 }
 
 const PanelKernel& kernel_of(const CpuDevice& device, const MatrixProduct& product) {
@@ -67,52 +72,6 @@ void finish_zeros(int threads, const MatrixProduct& p) {
 
 // Threads share three sets of tasks: packing left operands, packing right operands, products.
 constexpr int kTaskSets = 3;
-
-// A range of rows, panels or depths.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
-};
-Range piece(std::int64_t index, std::int64_t size, const Range& of) {
-  const std::int64_t begin = of.begin + index * size;
-  return {begin, std::min(of.end, begin + size)};
-}
-
-// Tasks of a team. A thread starts with neighbouring tasks, whose operands it has mostly packed
-// itself, and then helps other threads.
-class TeamTasks {
- public:
-  static std::int64_t bytes(int threads) { return threads * kLine; }
-
-  TeamTasks(int threads, std::byte* memory)
-      : threads_(threads), next_(reinterpret_cast<std::int64_t*>(memory)) {}
-
-  // One thread calls this before all threads run tasks.
-  void set(std::int64_t count) {
-    count_ = count;
-    for (int thread = 0; thread < threads_; ++thread) next_of(thread) = begin(thread);
-  }
-  template <typename Body>
-  void run(int thread, const Body& body) {
-    for (int i = 0; i < threads_; ++i) {
-      const int whose = (thread + i) % threads_;
-      std::atomic_ref<std::int64_t> next(next_of(whose));
-      for (std::int64_t task = next++; task < begin(whose + 1); task = next++) body(task);
-    }
-  }
-
- private:
-  static constexpr std::int64_t kLine = 64;  // a cache line for each thread
-
-  std::int64_t begin(int thread) const { return count_ * thread / threads_; }
-  std::int64_t& next_of(int thread) {
-    return next_[thread * kLine / static_cast<std::int64_t>(sizeof(std::int64_t))];
-  }
-
-  int threads_;
-  std::int64_t* next_;
-  std::int64_t count_ = 0;
-};
 
 // One product on a team of threads, which all run the same loops.
 class Multiplication {
@@ -203,7 +162,6 @@ void Multiplication::run() {
 // The loops of every thread. OpenMP's constructs end when all threads have reached them.
 void Multiplication::run_as_member() {
   const FlushToZero mode;
-  const KernelUse use(kernel_);
   const int thread = omp_get_thread_num();
   const Scratch scratch = scratch_of(thread);
   for (std::int64_t d = 0; d < ceil_div(p_.k, plan_.depth_span); ++d) {
@@ -434,12 +392,18 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
 
 }  // namespace
 
+std::int64_t row_sums_block_of(const CpuDevice& device, const MatrixProduct& product) {
+  if (is_amx(device, product)) return kAmxRowSumsBlock;
+  return depth_block_of(product.k, kernel_of(device, product));
+}
+
 std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& product) {
-  const PanelKernel& kernel = kernel_of(device, product);
   if (is_empty(product)) {
     if (!product.sums_rows) return 0;
-    return line_sums_bytes(row_sums_of(product), depth_block_of(product.k, kernel));
+    return line_sums_bytes(row_sums_of(product), row_sums_block_of(device, product));
   }
+  if (is_amx(device, product)) return amx_workspace_bytes(device, product);
+  const PanelKernel& kernel = kernel_of(device, product);
   const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
   std::int64_t bytes =
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
@@ -450,14 +414,15 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
 void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {
   PHALANX_CHECK(!product.epilogue.accumulate || product.epilogue.is_plain(),
                 "products accumulate into f32, not {}", name_of(product.epilogue.c.dtype));
-  const PanelKernel& kernel = kernel_of(device, product);
   if (is_empty(product)) {
     finish_zeros(device.threads, product);
     if (!product.sums_rows) return;
-    add_up_lines(device.threads, row_sums_of(product), depth_block_of(product.k, kernel),
+    add_up_lines(device.threads, row_sums_of(product), row_sums_block_of(device, product),
                  workspace);
     return;
   }
+  if (is_amx(device, product)) return multiply_amx(device, product, workspace);
+  const PanelKernel& kernel = kernel_of(device, product);
   const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;

@@ -33,6 +33,8 @@ struct MatrixProduct {
 };
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& product);
+// The blocks of depth in which the rows of A are summed.
+std::int64_t row_sums_block_of(const CpuDevice& device, const MatrixProduct& product);
 void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace);
 
 }  // namespace phalanx::cpu

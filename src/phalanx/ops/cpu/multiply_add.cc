@@ -14,8 +14,11 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
+#include "phalanx/base/dtype.h"
 #include "phalanx/base/error.h"
 namespace phalanx::cpu {
 // Enough independent sums to keep two units with a latency of four cycles busy.
@@ -79,14 +82,17 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+constexpr TileConfig kTileConfig;
+constexpr int kTileRows = 16, kTileRowBytes = 64;
+constexpr double kTileFlops = 2.0 * kTileRows * kTileRows * (kTileRowBytes / 2);
+
 __attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
-  constexpr int kTileRounds = 1000, kTileSums = 6, kRows = 16, kRowBytes = 64;
-  static constexpr TileConfig kConfig;
-  alignas(64) static constexpr std::uint16_t kFactors[kRows * kRowBytes / 2] = {};
-  _tile_loadconfig(&kConfig);
+  constexpr int kTileRounds = 1000, kTileSums = 6;
+  alignas(64) static constexpr std::uint16_t kFactors[kTileRows * kTileRowBytes / 2] = {};
+  _tile_loadconfig(&kTileConfig);
   // Tile numbers must be literals: 0 to 5 hold sums, 6 and 7 factors.
-  _tile_loadd(6, kFactors, kRowBytes);
-  _tile_loadd(7, kFactors, kRowBytes);
+  _tile_loadd(6, kFactors, kTileRowBytes);
+  _tile_loadd(7, kFactors, kTileRowBytes);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -101,8 +107,52 @@ __attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_amx() {
     _tile_dpbf16ps(4, 6, 7);
     _tile_dpbf16ps(5, 6, 7);
   }
-  constexpr double kFlops = 2.0 * kRows * kRows * (kRowBytes / 2);
-  return kFlops * kTileSums * kTileRounds;
+  return kTileFlops * kTileSums * kTileRounds;
+}
+
+// Two operands of 32 lines by 256 depths, in tiles. Both fit into the first-level cache.
+struct RandomTiles {
+  static constexpr int kSteps = 8, kStepBytes = 2 * kTileRows * kTileRowBytes;
+
+  alignas(64) std::array<bfloat16, kSteps * kStepBytes / 2> left, right;
+
+  RandomTiles() {
+    std::uint32_t state = 1;
+    const auto next = [&state] {
+      state = state * 1664525U + 1013904223U;
+      return to_bfloat16(static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31F);
+    };
+    for (bfloat16& x : left) x = next();
+    for (bfloat16& x : right) x = next();
+  }
+};
+
+__attribute__((target("amx-tile,amx-bf16"))) double multiply_adds_loaded_amx() {
+  constexpr int kPasses = 500, kHalf = RandomTiles::kStepBytes / 2;
+  static const RandomTiles tiles;
+  asm volatile("" ::: "memory");
+  _tile_loadconfig(&kTileConfig);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto* left = reinterpret_cast<const std::byte*>(tiles.left.data());
+    const auto* right = reinterpret_cast<const std::byte*>(tiles.right.data());
+    for (int step = 0; step < RandomTiles::kSteps; ++step) {
+      _tile_loadd(6, right, kTileRowBytes);
+      _tile_loadd(4, left, kTileRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, left + kHalf, kTileRowBytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_loadd(7, right + kHalf, kTileRowBytes);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(3, 5, 7);
+      left += RandomTiles::kStepBytes;
+      right += RandomTiles::kStepBytes;
+    }
+  }
+  return kTileFlops * 4 * RandomTiles::kSteps * kPasses;
 }
 #else
 double multiply_adds_bf16() {
@@ -114,6 +164,8 @@ double multiply_adds_amx() {
   PHALANX_CHECK(false, "this machine has no tiles");
   return 0.0;
 }
+
+double multiply_adds_loaded_amx() { return multiply_adds_amx(); }
 #endif
 
 double multiply_adds_f32() { return HWY_DYNAMIC_DISPATCH(run_f32)(); }

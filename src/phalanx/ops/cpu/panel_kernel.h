@@ -43,10 +43,6 @@ struct PanelKernel {
   int width;          // columns of the narrowest tile, a vector
   int widths;         // tiles have 1 to `widths` times that
   bool left_columns;  // also takes a left operand by columns
-  // Optional. Called on a thread before its first tile and after its last; they set processor
-  // state.
-  void (*prepare)();
-  void (*release)();
   // Indexed by layout of the left operand and by width.
   std::array<std::array<TileFunction, kMostWidths>, 2> tiles;
 
@@ -56,24 +52,9 @@ struct PanelKernel {
   }
 };
 
-// A thread may run tiles of a kernel while this object lives.
-class KernelUse {
- public:
-  explicit KernelUse(const PanelKernel& kernel) : release_(kernel.release) {
-    if (kernel.prepare != nullptr) kernel.prepare();
-  }
-  ~KernelUse() {
-    if (release_ != nullptr) release_();
-  }
-  KernelUse(const KernelUse&) = delete;
-  KernelUse& operator=(const KernelUse&) = delete;
-
- private:
-  void (*release_)();
-};
-
-// The kernel of a family of products on a target. Its sizes may be read on every processor; its
-// tiles run only on processors with the family and the target.
+// The kernel of a family of products on a target; `amx2` has tiles of its own (amx_tiles.h). Its
+// sizes may be read on every processor; its tiles run only on processors with the family and the
+// target.
 const PanelKernel& panel_kernel(ProductPrecision family, Target target);
 
 }  // namespace phalanx::cpu

@@ -83,8 +83,6 @@ constexpr PanelKernel kBf16Kernel{.name = "AVX512_BF16",
                                   .width = kBf16Lanes,
                                   .widths = 3,
                                   .left_columns = true,
-                                  .prepare = nullptr,
-                                  .release = nullptr,
                                   .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
 
 }  // namespace

@@ -61,8 +61,6 @@ constexpr PanelKernel kF32Kernel{.name = HWY_STR(HWY_NAMESPACE),
                                  .width = static_cast<int>(kMaxLanes),
                                  .widths = kTileVectors,
                                  .left_columns = true,
-                                 .prepare = nullptr,
-                                 .release = nullptr,
                                  .tiles = {tiles<Left::kRows>(), tiles<Left::kColumns>()}};
 
 }  // namespace phalanx::cpu::HWY_NAMESPACE

@@ -7,6 +7,5 @@ namespace phalanx::cpu {
 
 const PanelKernel& panel_kernel_f32(Target target);  // Highway: AVX2, AVX-512
 const PanelKernel& panel_kernel_bf16();              // AVX512_BF16: pairs of bf16, summed in fp32
-const PanelKernel& panel_kernel_amx();               // AMX: tiles of 16 x 16
 
 }  // namespace phalanx::cpu

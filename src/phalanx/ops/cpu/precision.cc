@@ -24,11 +24,13 @@ struct Family {
   Target needs;
   double (*flops_of_slice)();
   const char* instructions;
+  double (*flops_of_instruction)();  // on registers, if that is another loop
 };
 constexpr std::array<Family, 3> kFamilies = {{
-    {ProductPrecision::kFp32, Target::kScalar, multiply_adds_f32, "fp32"},
-    {ProductPrecision::kBf16, Target::kAvx512Bf16, multiply_adds_bf16, "bf16 dot products"},
-    {ProductPrecision::kAmx, Target::kAmx, multiply_adds_amx, "AMX"},
+    {ProductPrecision::kFp32, Target::kScalar, multiply_adds_f32, "fp32", nullptr},
+    {ProductPrecision::kBf16, Target::kAvx512Bf16, multiply_adds_bf16, "bf16 dot products",
+     nullptr},
+    {ProductPrecision::kAmx, Target::kAmx, multiply_adds_loaded_amx, "AMX", multiply_adds_amx},
 }};
 
 const Family* find_family(std::string_view name) {
@@ -42,9 +44,9 @@ const Family& family_of(ProductPrecision products) {
 }
 
 // FLOP/s of one slice on the calling thread.
-double rate_of_slice(const Family& family) {
+double rate_of_slice(double (*slice)()) {
   const auto start = std::chrono::steady_clock::now();
-  const double flops = family.flops_of_slice();
+  const double flops = slice();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   return flops / elapsed.count();
 }
@@ -58,21 +60,21 @@ Rates best_rates() {
   for (int slice = 0; slice < kSlices; ++slice) {
     for (std::size_t i = 0; i < kFamilies.size(); ++i) {
       if (!has_products(kFamilies[i].products)) continue;
-      best[i] = std::max(best[i], rate_of_slice(kFamilies[i]));
+      best[i] = std::max(best[i], rate_of_slice(kFamilies[i].flops_of_slice));
     }
   }
   return best;
 }
 
 // Best GFLOP/s of `threads` threads at once, each in its own best slice.
-double best_gflops(int threads, const Family& family) {
+double best_gflops(int threads, double (*slice)()) {
   constexpr int kSlices = 24;
   double sum = 0.0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
   {
     double best = 0.0;
 #pragma omp barrier
-    for (int slice = 0; slice < kSlices; ++slice) best = std::max(best, rate_of_slice(family));
+    for (int i = 0; i < kSlices; ++i) best = std::max(best, rate_of_slice(slice));
     sum += best;
   }
   return sum * 1e-9;
@@ -108,7 +110,7 @@ std::optional<ProductChoice> only_choice(std::string_view requested, bool stores
     return ProductChoice{named->products, "requested"};
   }
   if (requested != "auto") {
-    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx", requested);
+    throw ConfigError("--matmul-precision {}: use auto, fp32, bf16 or amx2", requested);
   }
   if (!stores_bf16) return ProductChoice{ProductPrecision::kFp32, "nothing is stored as bf16"};
   if (!has_products(ProductPrecision::kBf16, target)) {
@@ -149,15 +151,24 @@ double Peak::of(ProductPrecision products) const {
   return gflops[static_cast<std::size_t>(products)];
 }
 
+double Peak::of_instruction(ProductPrecision products) const {
+  return products == ProductPrecision::kAmx ? amx_instruction_gflops : of(products);
+}
+
 Peak measure_peak(int threads) {
   // Checks the limit on threads first: OpenMP would end the process.
   expect_threads(threads - 1);
   const auto measured = [&](ProductPrecision products) {
-    return has_products(products) ? best_gflops(threads, family_of(products)) : 0.0;
+    if (!has_products(products)) return 0.0;
+    return best_gflops(threads, family_of(products).flops_of_slice);
   };
+  const Family& amx = family_of(ProductPrecision::kAmx);
   return {.fp32_gflops = measured(ProductPrecision::kFp32),
           .bf16_gflops = measured(ProductPrecision::kBf16),
-          .amx_gflops = measured(ProductPrecision::kAmx)};
+          .amx_gflops = measured(ProductPrecision::kAmx),
+          .amx_instruction_gflops = has_products(ProductPrecision::kAmx)
+                                        ? best_gflops(threads, amx.flops_of_instruction)
+                                        : 0.0};
 }
 
 Peak measure_peak(int threads, int times) {
@@ -166,7 +177,9 @@ Peak measure_peak(int threads, int times) {
     const Peak peak = measure_peak(threads);
     best = {.fp32_gflops = std::max(best.fp32_gflops, peak.fp32_gflops),
             .bf16_gflops = std::max(best.bf16_gflops, peak.bf16_gflops),
-            .amx_gflops = std::max(best.amx_gflops, peak.amx_gflops)};
+            .amx_gflops = std::max(best.amx_gflops, peak.amx_gflops),
+            .amx_instruction_gflops =
+                std::max(best.amx_instruction_gflops, peak.amx_instruction_gflops)};
   }
   return best;
 }
@@ -175,8 +188,11 @@ std::string to_text(const Peak& peak) {
   std::vector<std::string> rates;
   for (const Family& family : kFamilies) {
     const double gflops = peak.of(family.products);
-    if (gflops > 0.0) {
-      rates.push_back(fmt::format("{:.0f} GFLOP/s {}", gflops, name_of(family.products)));
+    if (gflops == 0.0) continue;
+    rates.push_back(fmt::format("{:.0f} GFLOP/s {}", gflops, name_of(family.products)));
+    if (family.flops_of_instruction != nullptr) {
+      rates.back() += fmt::format(" (with loads of random tiles; {:.0f} of the instruction alone)",
+                                  peak.of_instruction(family.products));
     }
   }
   return fmt::format("{}", fmt::join(rates, ", "));

@@ -24,9 +24,9 @@ TEST(Precision, FollowsTheRequestAndTheStorage) {
   EXPECT_EQ(choose_products("fp32", true).products, ProductPrecision::kFp32);
   EXPECT_EQ(choose_products("auto", false).products, ProductPrecision::kFp32);
   EXPECT_FALSE(choose_products("auto", true).reason.empty());
-  EXPECT_THAT(refusal_of("fp8", true), HasSubstr("use auto, fp32, bf16 or amx"));
+  EXPECT_THAT(refusal_of("fp8", true), HasSubstr("use auto, fp32, bf16 or amx2"));
   EXPECT_THAT(refusal_of("bf16", false), AllOf(HasSubstr("bf16"), HasSubstr("--bf16")));
-  EXPECT_THAT(refusal_of("amx", false), AllOf(HasSubstr("amx"), HasSubstr("--bf16")));
+  EXPECT_THAT(refusal_of("amx2", false), AllOf(HasSubstr("amx2"), HasSubstr("--bf16")));
 }
 
 // A family that the target lacks is refused, and the message lists the available ones.
@@ -38,6 +38,11 @@ TEST(Precision, FamiliesAreThoseOfTheTarget) {
     EXPECT_GT(peak.fp32_gflops, 0.1);
     EXPECT_EQ(peak.bf16_gflops > 0.0, target >= Target::kAvx512Bf16);
     EXPECT_EQ(peak.amx_gflops > 0.0, target >= Target::kAmx);
+    EXPECT_EQ(peak.amx_instruction_gflops > 0.0, target >= Target::kAmx);
+    EXPECT_EQ(to_text(peak).find("of the instruction alone") != std::string::npos,
+              target >= Target::kAmx);
+    EXPECT_EQ(peak.of_instruction(ProductPrecision::kAmx), peak.amx_instruction_gflops);
+    EXPECT_EQ(peak.of_instruction(ProductPrecision::kFp32), peak.fp32_gflops);
     for (const auto products : {ProductPrecision::kBf16, ProductPrecision::kAmx}) {
       const std::string name(name_of(products));
       EXPECT_EQ(has_products(products), peak.of(products) > 0.0);

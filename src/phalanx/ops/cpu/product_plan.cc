@@ -36,9 +36,8 @@ std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
                           const Caches& caches) {
   constexpr std::int64_t kRows = 64, kManyRows = 256;
   constexpr std::int64_t kFewDepthBlocks = 3, kRoomBytes = std::int64_t{3} << 19;
-  const bool large_tiles = kernel.rows > kRows / 4;
   const bool many = depth_blocks > kFewDepthBlocks && caches.second_level_bytes >= kRoomBytes;
-  return (large_tiles || many ? kManyRows : kRows) / kernel.rows * kernel.rows;
+  return (many ? kManyRows : kRows) / kernel.rows * kernel.rows;
 }
 
 // Whether tiles may read the left operand unpacked. Rows at large strides share sets of the
@@ -46,10 +45,8 @@ std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
 bool may_stay(const ProductShape::Operand& left, const PanelKernel& kernel, const Caches& caches,
               std::int64_t columns) {
   if (left.stride * size_of(left.dtype) <= kNearBytes) return true;
-  // Large tiles read a piece of a row at once and do not need the first-level cache.
-  constexpr int kLargeTiles = 16;
-  return left.depth_inner && (columns <= kFewColumns || kernel.rows > kLargeTiles ||
-                              caches.first_level_ways >= kernel.rows + kernel.rows / 2);
+  return left.depth_inner &&
+         (columns <= kFewColumns || caches.first_level_ways >= kernel.rows + kernel.rows / 2);
 }
 
 }  // namespace

@@ -36,7 +36,6 @@ std::vector<const PanelKernel*> kernels() {
   for (const Target target : targets_of_build()) {
     add(panel_kernel(ProductPrecision::kFp32, target));
     if (target >= Target::kAvx512Bf16) add(panel_kernel(ProductPrecision::kBf16, target));
-    if (target >= Target::kAmx) add(panel_kernel(ProductPrecision::kAmx, target));
   }
   return found;
 }
