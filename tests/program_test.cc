@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>
@@ -52,6 +54,8 @@ TEST_F(ProgramTest, HelpIsThereForEveryCommand) {
                                    {"checkpoint info", "--json"},
                                    {"checkpoint digest", "--json"},
                                    {"checkpoint diff", "--json"},
+                                   {"checkpoint verify", "--json"},
+                                   {"checkpoint consolidate", "--output"},
                                    {"import llmc", "--tokens"},
                                    {"export llmc", "--tokens"},
                                    {"score", "--stride"},
@@ -70,7 +74,7 @@ TEST_F(ProgramTest, HelpForWhatIsNotThereIsAnError) {
   expect_error("help pretain", 64, "did you mean pretrain?");
   expect_error("pretrain gtp --help", 64, "unknown model gtp");
   expect_error("dataset infos --help", 64, "info, check, head, merge or samples, not infos");
-  expect_error("checkpoint show --help", 64, "info, digest or diff, not show");
+  expect_error("checkpoint show --help", 64, "info, digest, diff, verify or consolidate, not show");
   expect_error("import pytorch --help", 64, "llmc or hf, not pytorch");
   expect_error("export pytorch --help", 64, "llmc or hf, not pytorch");
 }
@@ -341,6 +345,58 @@ TEST_F(ProgramTest, TrainsOnTwoRanks) {
       << data.err;
   EXPECT_NE(data.err.find("number of skipped iterations:   4"), std::string::npos) << data.err;
   EXPECT_TRUE(metrics("three").front().at("skipped").get<bool>());
+
+  // Each rank writes its part: the same tensors as those of the first, "two".
+  ASSERT_EQ(run(words + "--nproc 2 --tensor-model-parallel-size 2 --sequence-parallel "
+                        "--save parts --save-interval 8 --ckpt-fully-parallel-save")
+                .status,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "parts/iter_0000008/part-00001.bin"));
+  EXPECT_EQ(run("checkpoint diff two parts").status, 0);
+  EXPECT_EQ(run(prompt + "parts").out, text.out);
+  EXPECT_EQ(run("checkpoint verify parts").status, 0);
+  EXPECT_EQ(run("checkpoint consolidate parts --output whole").status, 0);
+  EXPECT_EQ(run("checkpoint consolidate parts --output whole").status, 73);
+  EXPECT_EQ(run("checkpoint consolidate parts").status, 0);
+  EXPECT_NE(run("checkpoint consolidate parts").out.find("has whole tensors already"),
+            std::string::npos);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string file = std::string("/iter_0000008/") + name;
+    EXPECT_EQ(read("parts" + file), read("two" + file));
+    EXPECT_EQ(read("whole" + file), read("two" + file));
+  }
+  write("parts/iter_0000008/model.safetensors", read("two/iter_0000008/optimizer.safetensors"));
+  EXPECT_EQ(run("checkpoint verify parts").status, 65);
+}
+
+// SIGKILL at any moment of saving in parts: every checkpoint that is there is whole, and the run
+// ends with the bits of one that nobody killed. With PHALANX_NIGHTLY=1 100 of them.
+TEST_F(ProgramTest, KillsWhilePartsAreSavedLoseNothing) {
+  prepare();
+  const int kills = std::getenv("PHALANX_NIGHTLY") != nullptr ? 100 : 3;
+  const int iterations = 10 * (kills + 1);
+  const std::string words =
+      fmt::format("pretrain gpt {} --train-iters {} --lr-decay-iters {} --eval-iters 0 ",
+                  training(), iterations, iterations) +
+      "--threads-per-rank 1 --nproc 2 --use-distributed-optimizer --bf16 --save-interval ";
+  ASSERT_EQ(run(words + std::to_string(iterations) + " --save straight").status, 0);
+  std::mt19937 random(11);
+  for (int kill = 1; kill <= kills; ++kill) {
+    run_between("", words + "1 --save run --load run --ckpt-fully-parallel-save",
+                fmt::format("&\npid=$!\n"
+                            "until [ \"$(cat run/metrics.jsonl 2>/dev/null | wc -l)\" -ge {} ] || "
+                            "! kill -0 $pid; do sleep 0.01; done\n"
+                            "sleep 0.0{:02d}\nkill -KILL $pid\nwait $pid",
+                            10 * kill, random() % 100));
+    const Output verified = run("checkpoint verify run");
+    ASSERT_EQ(verified.status, 0) << verified.out;
+  }
+  ASSERT_EQ(run(words + "1 --save run --load run --ckpt-fully-parallel-save").status, 0);
+  EXPECT_EQ(run("checkpoint diff straight run").out, "the tensors are equal\n");
+  // Nothing is left over.
+  for (const auto& entry : std::filesystem::directory_iterator(directory_ / "run")) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
 }
 
 TEST_F(ProgramTest, ASignalToManyRanksSavesThem) {

@@ -12,6 +12,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/input_file.h"
+#include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {
 namespace {
@@ -138,12 +139,14 @@ CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
     index_[manifest().tensors[i].name] = i;
   }
   check_copies(directory_, manifest(), verify != Verify::kNo);
-  tensors_ = open_whole_tensors(directory_, manifest(), verify);
+  tensors_ = manifest().parts.empty() ? open_whole_tensors(directory_, manifest(), verify)
+                                      : open_part_tensors(directory_, manifest(), verify);
 }
 
 bool CheckpointReader::has_optimizer() const {
-  return std::ranges::any_of(manifest().files,
-                             [](const auto& file) { return file.name == kOptimizerFileName; });
+  return std::ranges::any_of(manifest().tensors, [](const auto& entry) {
+    return entry.name.starts_with(kOptimizerPrefix);
+  });
 }
 
 const Manifest::Entry* CheckpointReader::find(std::string_view name) const {

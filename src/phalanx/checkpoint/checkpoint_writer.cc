@@ -58,16 +58,10 @@ std::int64_t bytes_of(const TensorSource::Info& info) {
   return info.global_shape.count() * size_of(info.dtype);
 }
 
-class Saver {
+// Whole tensors: those of the model in one file, those of the optimizer in another.
+class WholeContent final : public CheckpointContent {
  public:
-  Saver(const SaveOptions& options, Manifest manifest, TensorSource& source)
-      : options_(options),
-        save_(options.directory),
-        manifest_(std::move(manifest)),
-        source_(source),
-        target_(save_ / iteration_directory_name(manifest_.iteration)) {
-    PHALANX_CHECK(manifest_.iteration >= 0 && options.keep_last >= 0,
-                  "iteration {}, {} checkpoints to keep", manifest_.iteration, options.keep_last);
+  explicit WholeContent(TensorSource& source) : source_(source) {
     std::set<std::string_view> names;
     for (int i = 0; i < source.size(); ++i) {
       const std::string& name = source.info(i).name;
@@ -76,6 +70,70 @@ class Saver {
       PHALANX_CHECK(!of_model || model_tensors_ == i, "{} comes after optimizer tensors", name);
       if (of_model) ++model_tensors_;
     }
+  }
+
+  std::int64_t bytes() const override {
+    std::int64_t bytes = 0;
+    for (int i = 0; i < source_.size(); ++i) bytes += bytes_of(source_.info(i));
+    return bytes;
+  }
+
+  void write(const fs::path& directory, Manifest& manifest,
+             const std::function<void(std::string_view step)>& step) override {
+    step("model");
+    write_tensors(directory, kModelFileName, 0, model_tensors_, manifest);
+    step("optimizer");
+    if (model_tensors_ < source_.size()) {
+      write_tensors(directory, kOptimizerFileName, model_tensors_, source_.size(), manifest);
+    }
+  }
+
+ private:
+  // The source's tensors [begin, end).
+  void write_tensors(const fs::path& directory, std::string_view file_name, int begin, int end,
+                     Manifest& manifest) {
+    std::vector<SafetensorsWriter::Item> items;
+    for (int i = begin; i < end; ++i) {
+      const auto& info = source_.info(i);
+      items.push_back({info.name, info.dtype, info.global_shape});
+    }
+    SafetensorsWriter writer(directory / file_name, items, {{"format", "phalanx"}});
+    for (int i = begin; i < end; ++i) {
+      const auto& info = source_.info(i);
+      Xxh3 hash;
+      std::int64_t written = 0;
+      source_.visit(i, [&](std::span<const std::byte> bytes) {
+        hash.update(bytes);
+        writer.write(bytes);
+        written += std::ssize(bytes);
+      });
+      PHALANX_CHECK(written == bytes_of(info), "{}: {} bytes came, its size is {}", info.name,
+                    written, bytes_of(info));
+      manifest.tensors.push_back({.name = info.name,
+                                  .dtype = info.dtype,
+                                  .shape = info.global_shape,
+                                  .file = std::string(file_name),
+                                  .xxh3 = hash.digest()});
+    }
+    const FileDigest digest = writer.commit();
+    manifest.files.push_back(
+        {.name = std::string(file_name), .bytes = digest.bytes, .xxh3 = digest.xxh3});
+  }
+
+  TensorSource& source_;
+  int model_tensors_ = 0;  // the source's first; the optimizer's follow
+};
+
+class Saver {
+ public:
+  Saver(const SaveOptions& options, Manifest manifest, CheckpointContent& content)
+      : options_(options),
+        save_(options.directory),
+        manifest_(std::move(manifest)),
+        content_(content),
+        target_(save_ / iteration_directory_name(manifest_.iteration)) {
+    PHALANX_CHECK(manifest_.iteration >= 0 && options.keep_last >= 0,
+                  "iteration {}, {} checkpoints to keep", manifest_.iteration, options.keep_last);
     check_copies();
   }
 
@@ -130,8 +188,7 @@ class Saver {
 
   void require_space() const {
     constexpr std::int64_t kHeaders = std::int64_t{1} << 20;
-    std::int64_t needed = kHeaders;
-    for (int i = 0; i < source_.size(); ++i) needed += bytes_of(source_.info(i));
+    std::int64_t needed = kHeaders + content_.bytes();
     for (const auto& copy : options_.copies) needed += std::ssize(copy.bytes);
     std::error_code error;
     const auto space = fs::space(save_, error);
@@ -145,12 +202,9 @@ class Saver {
     manifest_.phalanx_version = PHALANX_VERSION;
     manifest_.files.clear();
     manifest_.tensors.clear();
-    step("model");
-    write_tensors(staging, kModelFileName, 0, model_tensors_);
-    step("optimizer");
-    if (model_tensors_ < source_.size()) {
-      write_tensors(staging, kOptimizerFileName, model_tensors_, source_.size());
-    }
+    manifest_.parts.clear();
+    manifest_.epoch.clear();
+    content_.write(staging, manifest_, [this](std::string_view name) { step(name); });
     step("copies");
     for (const auto& copy : options_.copies) {
       write_file_durably(staging / copy.name, copy.bytes);
@@ -162,36 +216,6 @@ class Saver {
     // Data that could not be read again must not be saved.
     parse_manifest(text, (staging / kManifestName).string());
     write_file_durably(staging / kManifestName, text);
-  }
-
-  // The source's tensors [begin, end).
-  void write_tensors(const fs::path& staging, std::string_view file_name, int begin, int end) {
-    std::vector<SafetensorsWriter::Item> items;
-    for (int i = begin; i < end; ++i) {
-      const auto& info = source_.info(i);
-      items.push_back({info.name, info.dtype, info.global_shape});
-    }
-    SafetensorsWriter writer(staging / file_name, items, {{"format", "phalanx"}});
-    for (int i = begin; i < end; ++i) {
-      const auto& info = source_.info(i);
-      Xxh3 hash;
-      std::int64_t written = 0;
-      source_.visit(i, [&](std::span<const std::byte> bytes) {
-        hash.update(bytes);
-        writer.write(bytes);
-        written += std::ssize(bytes);
-      });
-      PHALANX_CHECK(written == bytes_of(info), "{}: {} bytes came, its size is {}", info.name,
-                    written, bytes_of(info));
-      manifest_.tensors.push_back({.name = info.name,
-                                   .dtype = info.dtype,
-                                   .shape = info.global_shape,
-                                   .file = std::string(file_name),
-                                   .xxh3 = hash.digest()});
-    }
-    const FileDigest digest = writer.commit();
-    manifest_.files.push_back(
-        {.name = std::string(file_name), .bytes = digest.bytes, .xxh3 = digest.xxh3});
   }
 
   // A checkpoint of the same iteration (a run that went back) changes places with the new one in
@@ -243,15 +267,20 @@ class Saver {
   const SaveOptions& options_;
   const fs::path& save_;
   Manifest manifest_;
-  TensorSource& source_;
-  int model_tensors_ = 0;  // the source's first; the optimizer's follow
+  CheckpointContent& content_;
   fs::path target_;
 };
 
 }  // namespace
 
+fs::path save_checkpoint(const SaveOptions& options, Manifest manifest,
+                         CheckpointContent& content) {
+  return Saver(options, std::move(manifest), content).run();
+}
+
 fs::path save_checkpoint(const SaveOptions& options, Manifest manifest, TensorSource& source) {
-  return Saver(options, std::move(manifest), source).run();
+  WholeContent content(source);
+  return save_checkpoint(options, std::move(manifest), content);
 }
 
 fs::path save_checkpoint(const SaveOptions& options, Manifest manifest,

@@ -31,14 +31,33 @@ struct SaveOptions {
   std::function<void(std::string_view step)> before_step = nullptr;
 };
 
+// What a save writes beside the copies and the manifest.
+class CheckpointContent {
+ public:
+  CheckpointContent() = default;
+  CheckpointContent(const CheckpointContent&) = delete;
+  CheckpointContent& operator=(const CheckpointContent&) = delete;
+  virtual ~CheckpointContent() = default;
+
+  // How much space it needs.
+  virtual std::int64_t bytes() const = 0;
+  // Writes its files into `directory`, durably, and their entries into the manifest. `step` is to
+  // be called before each step.
+  virtual void write(const std::filesystem::path& directory, Manifest& manifest,
+                     const std::function<void(std::string_view step)>& step) = 0;
+};
+
 // Writes SAVE/iter_NNNNNNN of manifest.iteration, replacing one that is there, and returns its
-// path. The manifest's version, files and tensors are filled in. Without optimizer tensors it is a
-// weights-only checkpoint. InternalError if the source breaks its contract: optimizer tensors
-// before the model's, a name twice, another number of bytes than dtype and shape ask, a copy that
-// is missing or has a forbidden name. OutputError if it cannot be written: then the unfinished
-// checkpoint is removed, the one before stays the latest, and later tensors may not have been
-// visited. What fails once the checkpoint is in place and on disk (the tracker, removing older
+// path. The manifest's version, files, tensors and parts are filled in. Without optimizer tensors
+// it is a weights-only checkpoint. InternalError if the source breaks its contract: optimizer
+// tensors before the model's, a name twice, another number of bytes than dtype and shape ask, a
+// copy that is missing or has a forbidden name. OutputError if it cannot be written: then the
+// unfinished checkpoint is removed, the one before stays the latest, and later tensors may not have
+// been visited. What fails once the checkpoint is in place and on disk (the tracker, removing older
 // ones) is a warning.
+std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
+                                      CheckpointContent& content);
+// Whole tensors in safetensors files.
 std::filesystem::path save_checkpoint(const SaveOptions& options, Manifest manifest,
                                       TensorSource& source);
 // The same for tensors that are whole on this rank, in any order.

@@ -9,6 +9,7 @@
 #include "phalanx/base/failing_calls.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/checkpoint/checkpoint_fixture.h"
+#include "phalanx/checkpoint/parts_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -23,13 +24,16 @@ using testing::Not;
 
 using What = FailingCalls::What;
 
-// Once beside an older checkpoint, once in place of one, with and without an exchange.
+// Once beside an older checkpoint, once in place of one, with and without an exchange, and in
+// parts.
 struct Case {
   std::int64_t before = 1;
   std::int64_t iteration = 2;
   bool may_exchange = true;
+  bool in_parts = false;
   friend void PrintTo(const Case& c, std::ostream* out) {
-    *out << c.before << " then " << c.iteration << (c.may_exchange ? "" : " without exchange");
+    *out << c.before << " then " << c.iteration << (c.may_exchange ? "" : " without exchange")
+         << (c.in_parts ? " in parts" : "");
   }
 };
 
@@ -50,7 +54,14 @@ class FailingDiskTest : public CheckpointTest, public testing::WithParamInterfac
   }
   // The message of the error that the save ends with, or "no error".
   std::string try_to_save() {
-    return error_of<OutputError>([&] { save_checkpoint(options_, manifest_, model_.all()); });
+    return error_of<OutputError>([&] {
+      if (!GetParam().in_parts) {
+        save_checkpoint(options_, manifest_, model_.all());
+        return;
+      }
+      TestParts parts(model_.all(), cut_for_ranks(model_.all(), 2, 7));
+      save_checkpoint(options_, manifest_, parts);
+    });
   }
   // How many calls a save makes.
   int calls() {
@@ -146,7 +157,8 @@ TEST_P(FailingDiskTest, ShortWritesAreCompleted) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, FailingDiskTest,
                          testing::Values(Case{}, Case{.iteration = 1},
-                                         Case{.iteration = 1, .may_exchange = false}));
+                                         Case{.iteration = 1, .may_exchange = false},
+                                         Case{.in_parts = true}));
 
 // --- A disk that cannot be read
 

@@ -18,7 +18,7 @@ namespace {
 std::int64_t parameter_count(const Manifest& manifest) {
   std::int64_t count = 0;
   for (const auto& entry : manifest.tensors) {
-    if (entry.file == kModelFileName) count += entry.shape.count();
+    if (!entry.name.starts_with(kOptimizerPrefix)) count += entry.shape.count();
   }
   return count;
 }
@@ -26,6 +26,7 @@ std::int64_t parameter_count(const Manifest& manifest) {
 std::int64_t file_bytes(const Manifest& manifest) {
   std::int64_t bytes = 0;
   for (const auto& file : manifest.files) bytes += file.bytes;
+  for (const auto& part : manifest.parts) bytes += part.bytes + part.index_bytes;
   return bytes;
 }
 
@@ -77,6 +78,10 @@ std::string info_json(const CheckpointReader& reader) {
     json["files"].push_back(
         {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", digest_to_text(file.xxh3)}});
   }
+  json["parts"] = nlohmann::ordered_json::array();
+  for (const auto& part : manifest.parts) {
+    json["parts"].push_back({{"rank", part.rank}, {"bytes", part.bytes}});
+  }
   json["input_files"] = nlohmann::ordered_json::array();
   for (const auto& file : manifest.input_files) {
     nlohmann::ordered_json item = {{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}};
@@ -118,6 +123,12 @@ std::string info_text(const CheckpointReader& reader) {
       manifest.phalanx_version);
   for (const auto& file : manifest.files) {
     text += fmt::format("  file              {}, {}\n", file.name, format_bytes(file.bytes));
+  }
+  if (!manifest.parts.empty()) {
+    std::int64_t bytes = 0;
+    for (const auto& part : manifest.parts) bytes += part.bytes + part.index_bytes;
+    text += fmt::format("  parts             of {} ranks, {}\n", manifest.parts.size(),
+                        format_bytes(bytes));
   }
   for (const auto& file : manifest.input_files) {
     text += fmt::format("  {:<17} {} ({}{})\n", file.flag, file.path,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -17,7 +18,9 @@
 #include "phalanx/checkpoint/checked.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/input_file.h"
+#include "phalanx/checkpoint/part_index.h"
 #include "phalanx/checkpoint/safetensors.h"
+#include "phalanx/checkpoint/seal.h"
 #include "phalanx/checkpoint/strict_json.h"
 
 namespace phalanx {
@@ -31,15 +34,9 @@ constexpr std::size_t kRunIdDigits = 32;
 constexpr std::size_t kDigestDigits = 16;
 // The version that is written if nothing needs a newer one.
 constexpr std::int64_t kVersionWithoutBlocks = 2;
+constexpr std::int64_t kVersionWithoutParts = 3;
 constexpr std::string_view kHexadecimal = "0123456789abcdef";
-constexpr std::string_view kSealKey = "\n  \"manifest_xxh3\": ";
-
-// Where the seal starts; npos where there is none. It covers every byte before.
-std::size_t seal_position(std::string_view text) { return text.rfind(kSealKey); }
-
-std::string seal_of(std::string_view sealed) {
-  return fmt::format("{}\"{}\"\n}}\n", kSealKey, digest_to_text(xxh3(sealed)));
-}
+constexpr std::string_view kSealKey = "manifest_xxh3";
 
 // Items of a list or object, one a line.
 template <typename Items, typename ToText>
@@ -141,7 +138,7 @@ Manifest::File read_file_entry(JsonObject object) {
   return file;
 }
 
-Manifest::Entry read_tensor_entry(JsonObject object) {
+Manifest::Entry read_tensor_entry(JsonObject object, bool has_parts) {
   Manifest::Entry entry;
   entry.name = object.text("name", kLongestText);
   if (!is_tensor_name(entry.name)) {
@@ -157,10 +154,24 @@ Manifest::Entry read_tensor_entry(JsonObject object) {
   if (!checked_bytes(entry.dtype, entry.shape)) {
     throw DataError("{}: 'shape' does not fit in 64 bits", object.where());
   }
-  entry.file = object.text("file", kLongestText);
-  entry.xxh3 = object.digest("xxh3");
+  if (!has_parts) {
+    entry.file = object.text("file", kLongestText);
+    entry.xxh3 = object.digest("xxh3");
+  } else if (object.has("rounded_from")) {
+    entry.rounded_from = object.text("rounded_from", kLongestText);
+  }
   object.finish();
   return entry;
+}
+
+Manifest::Part read_part(JsonObject object) {
+  Manifest::Part part;
+  part.rank = object.integer("rank", 0, kMax);
+  part.bytes = object.integer("bytes", 0, kMax);
+  part.index_bytes = object.integer("index_bytes", 0, static_cast<std::int64_t>(kLongestManifest));
+  part.index_xxh3 = object.digest("index_xxh3");
+  object.finish();
+  return part;
 }
 
 // The objects of a list, each with the place it has in messages.
@@ -184,16 +195,54 @@ void check_run(const Manifest& manifest, const std::string& path) {
                   json_string(id));
 }
 
-void check_consistency(const Manifest& manifest, const std::string& path) {
+// Whole tensors in files.
+void check_files(const Manifest& manifest, const std::set<std::string_view>& files,
+                 const std::string& path) {
+  if (!files.contains(kModelFileName)) {
+    throw DataError("{}: 'files' does not have {}", path, kModelFileName);
+  }
+  for (const auto& entry : manifest.tensors) {
+    if (!files.contains(entry.file) || is_copy_name(entry.file)) {
+      throw DataError("{}: the tensor {} is in {}, which 'files' does not have", path, entry.name,
+                      json_string(entry.file));
+    }
+  }
+}
+
+void check_parts(const Manifest& manifest, const std::string& path) {
+  if (manifest.parts.empty()) throw DataError("{}: 'parts' is empty", path);
+  std::set<std::int64_t> ranks;
+  for (const auto& part : manifest.parts) {
+    if (!ranks.insert(part.rank).second) {
+      throw DataError("{}: the part of rank {} comes twice", path, part.rank);
+    }
+  }
+  for (const auto& file : manifest.files) {
+    if (is_copy_name(file.name) && !is_part_file_name(file.name)) continue;
+    throw DataError("{}: the file {} is no copy of an input file", path, json_string(file.name));
+  }
+  std::map<std::string_view, const Manifest::Entry*> stored;
+  for (const auto& entry : manifest.tensors) {
+    if (entry.rounded_from.empty()) stored[entry.name] = &entry;
+  }
+  for (const auto& entry : manifest.tensors) {
+    if (entry.rounded_from.empty()) continue;
+    const auto source = stored.find(entry.rounded_from);
+    if (source == stored.end() || source->second->shape != entry.shape ||
+        !is_floating(source->second->dtype) || !is_floating(entry.dtype)) {
+      throw DataError("{}: the tensor {} is rounded from {}, which is no stored tensor like it",
+                      path, entry.name, json_string(entry.rounded_from));
+    }
+  }
+}
+
+void check_consistency(const Manifest& manifest, bool has_parts, const std::string& path) {
   check_run(manifest, path);
   std::set<std::string_view> files;
   for (const auto& file : manifest.files) {
     if (!files.insert(file.name).second) {
       throw DataError("{}: the file {} comes twice", path, file.name);
     }
-  }
-  if (!files.contains(kModelFileName)) {
-    throw DataError("{}: 'files' does not have {}", path, kModelFileName);
   }
   for (const auto& input : manifest.input_files) {
     if (!input.copy.empty() && (!is_copy_name(input.copy) || !files.contains(input.copy))) {
@@ -206,10 +255,11 @@ void check_consistency(const Manifest& manifest, const std::string& path) {
     if (!names.insert(entry.name).second) {
       throw DataError("{}: the tensor {} comes twice", path, entry.name);
     }
-    if (!files.contains(entry.file) || is_copy_name(entry.file)) {
-      throw DataError("{}: the tensor {} is in {}, which 'files' does not have", path, entry.name,
-                      json_string(entry.file));
-    }
+  }
+  if (has_parts) {
+    check_parts(manifest, path);
+  } else {
+    check_files(manifest, files, path);
   }
   constexpr std::array<std::string_view, 4> kPrecisions = {"auto", "fp32", "bf16", "amx"};
   if (std::ranges::find(kPrecisions, manifest.matmul_precision) == kPrecisions.end()) {
@@ -237,12 +287,26 @@ std::int64_t read_version(JsonObject& object) {
   return version;
 }
 
-void check_seal(std::string_view text, const std::string& path) {
-  const auto position = seal_position(text);
-  if (position == std::string_view::npos ||
-      text.substr(position) != seal_of(text.substr(0, position))) {
-    throw DataError("{}: damaged: its digest is not the one of its text", path);
+}  // namespace
+
+namespace {
+
+std::int64_t version_of(const Manifest& manifest) {
+  if (!manifest.parts.empty()) return kManifestVersion;
+  return manifest.data_blocks.empty() ? kVersionWithoutBlocks : kVersionWithoutParts;
+}
+
+std::string entry_to_json(const Manifest::Entry& entry, bool has_parts) {
+  std::string text =
+      fmt::format(R"({{"name": {}, "dtype": "{}", "shape": [{}])", json_string(entry.name),
+                  name_of(entry.dtype), fmt::join(entry.shape, ", "));
+  if (!has_parts) {
+    text += fmt::format(R"(, "file": {}, "xxh3": "{}")", json_string(entry.file),
+                        digest_to_text(entry.xxh3));
+  } else if (!entry.rounded_from.empty()) {
+    text += fmt::format(R"(, "rounded_from": {})", json_string(entry.rounded_from));
   }
+  return text + "}";
 }
 
 }  // namespace
@@ -258,9 +322,9 @@ std::string manifest_to_json(const Manifest& manifest) {
       "  \"run_id\": {},\n  \"start\": {},\n  \"iteration\": {},\n  \"consumed_train_samples\": "
       "{},\n"
       "  \"consumed_valid_samples\": {},\n",
-      kManifestFormat, manifest.data_blocks.empty() ? kVersionWithoutBlocks : kManifestVersion,
-      json_string(manifest.phalanx_version), json_string(manifest.run_id), manifest.start,
-      manifest.iteration, manifest.consumed_train_samples, manifest.consumed_valid_samples);
+      kManifestFormat, version_of(manifest), json_string(manifest.phalanx_version),
+      json_string(manifest.run_id), manifest.start, manifest.iteration,
+      manifest.consumed_train_samples, manifest.consumed_valid_samples);
   fmt::format_to(out,
                  "  \"optimizer\": {{\"adam_step\": {}, \"loss_scale\": {}, \"clean_steps\": {}, "
                  "\"hysteresis\": {}, \"schedule_steps\": {}}},\n",
@@ -290,18 +354,24 @@ std::string manifest_to_json(const Manifest& manifest) {
                                       json_string(file.name), file.bytes,
                                       digest_to_text(file.xxh3));
                  }));
-  fmt::format_to(out, "  \"tensors\": [{}],", lines(manifest.tensors, [](const auto& entry) {
-                   return fmt::format(
-                       R"({{"name": {}, "dtype": "{}", "shape": [{}], "file": {}, "xxh3": "{}"}})",
-                       json_string(entry.name), name_of(entry.dtype), fmt::join(entry.shape, ", "),
-                       json_string(entry.file), digest_to_text(entry.xxh3));
+  const bool has_parts = !manifest.parts.empty();
+  if (has_parts) {
+    fmt::format_to(out, "  \"epoch\": {},\n  \"parts\": [{}],\n", json_string(manifest.epoch),
+                   lines(manifest.parts, [](const auto& part) {
+                     return fmt::format(
+                         R"({{"rank": {}, "bytes": {}, "index_bytes": {}, "index_xxh3": "{}"}})",
+                         part.rank, part.bytes, part.index_bytes, digest_to_text(part.index_xxh3));
+                   }));
+  }
+  fmt::format_to(out, "  \"tensors\": [{}],", lines(manifest.tensors, [&](const auto& entry) {
+                   return entry_to_json(entry, has_parts);
                  }));
-  return text + seal_of(text);
+  return text + seal_of(text, kSealKey);
 }
 
 std::string seal_manifest(std::string_view text) {
-  const auto body = text.substr(0, seal_position(text));
-  return std::string(body) + seal_of(body);
+  const std::string_view body = sealed_body(text, kSealKey);
+  return std::string(body) + seal_of(body, kSealKey);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
@@ -309,8 +379,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const nlohmann::json json = parse_strict_json(text, path);
   JsonObject object(json, path);
   const std::int64_t version = read_version(object);
-  check_seal(text, path);
-  object.digest("manifest_xxh3");
+  check_seal(text, kSealKey, path);
+  object.digest(std::string(kSealKey));
 
   Manifest manifest;
   manifest.phalanx_version = object.text("phalanx_version", kLongestText);
@@ -336,9 +406,16 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     manifest.data_blocks = read_list(object, "data_blocks", read_data_blocks);
   }
   manifest.files = read_list(object, "files", read_file_entry);
-  manifest.tensors = read_list(object, "tensors", read_tensor_entry);
+  const bool has_parts = version > kVersionWithoutParts;
+  if (has_parts) {
+    manifest.epoch = object.text("epoch", kLongestText);
+    manifest.parts = read_list(object, "parts", read_part);
+  }
+  manifest.tensors = read_list(object, "tensors", [has_parts](JsonObject item) {
+    return read_tensor_entry(std::move(item), has_parts);
+  });
   object.finish();
-  check_consistency(manifest, path);
+  check_consistency(manifest, has_parts, path);
   return manifest;
 }
 

@@ -17,9 +17,10 @@
 namespace phalanx {
 
 inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
-// Version 1 has no run id, no start and no copies of input files; version 2 has no data blocks.
-// Both are still read; version 2 is written if no data blocks are known.
-inline constexpr std::int64_t kManifestVersion = 3;
+// Version 1 has no run id, no start and no copies of input files; version 2 has no data blocks;
+// version 3 has whole tensors in safetensors files, version 4 parts that each rank wrote. All are
+// read; 3 is written where data blocks are known, 2 otherwise, and 4 if there are parts.
+inline constexpr std::int64_t kManifestVersion = 4;
 
 struct Manifest {
   // Updates so far, and the loss scaler's state (float16; else scale 1).
@@ -68,10 +69,20 @@ struct Manifest {
   struct Entry {
     std::string name;
     DType dtype = DType::kF32;
-    Shape shape;  // global, without padding
-    std::string file;
-    std::uint64_t xxh3 = 0;  // of the row-major little-endian bytes
+    Shape shape;             // global, without padding
+    std::string file;        // that has it; "": parts have it
+    std::uint64_t xxh3 = 0;  // of the row-major little-endian bytes; 0 in parts
+    // Only with parts: this tensor is not stored, its values are those of another one, rounded.
+    std::string rounded_from = {};
     friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  // The part of a rank (part_index.h).
+  struct Part {
+    std::int64_t rank = 0;
+    std::int64_t bytes = 0;  // of the data
+    std::int64_t index_bytes = 0;
+    std::uint64_t index_xxh3 = 0;
+    friend bool operator==(const Part&, const Part&) = default;
   };
 
   std::string phalanx_version;
@@ -91,8 +102,10 @@ struct Manifest {
   std::vector<InputFile> input_files;
   std::vector<DataBlocks> data_blocks;
   // The writer fills in these.
-  std::vector<File> files;
+  std::vector<File> files;  // of tensors, unless there are parts, and copies of input files
   std::vector<Entry> tensors;
+  std::string epoch;  // of the save, if there are parts: each of them names it
+  std::vector<Part> parts;
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };

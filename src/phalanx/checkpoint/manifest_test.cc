@@ -86,6 +86,47 @@ Manifest with_blocks() {
   return manifest;
 }
 
+Manifest with_parts() {
+  Manifest manifest = with_blocks();
+  manifest.files = {{"vocab.json", 2, 1}};
+  manifest.input_files = {{"--vocab-file", "/data/vocab.json", 2, 1, "vocab.json"}};
+  manifest.epoch = "0123456789abcdef0123456789abcdef.1.7";
+  manifest.parts = {{0, 1000, 200, 0xfeedU}, {12345, 0, 300, 2}};
+  manifest.tensors = {{"w", DType::kBF16, {3, 4}, "", 0, "optimizer.main_param.w"},
+                      {"optimizer.main_param.w", DType::kF32, {3, 4}, "", 0}};
+  return manifest;
+}
+
+TEST(Manifest, PartsRoundTrip) {
+  const std::string text = manifest_to_json(with_parts());
+  EXPECT_EQ(parse_manifest(text, "m"), with_parts());
+  EXPECT_THAT(text, HasSubstr("\"format_version\": 4"));
+}
+
+TEST(Manifest, PartsAreChecked) {
+  const auto fault = [](const auto& change) {
+    Manifest manifest = with_parts();
+    change(manifest);
+    return error_of<DataError>([&] { parse_manifest(manifest_to_json(manifest), "m"); });
+  };
+  EXPECT_EQ(fault([](Manifest&) {}), "no error");
+  EXPECT_THAT(fault([](Manifest& m) { m.parts[1].rank = 0; }), HasSubstr("rank 0 comes twice"));
+  EXPECT_THAT(fault([](Manifest& m) { m.parts[1].rank = -1; }), HasSubstr("'rank'"));
+  EXPECT_THAT(
+      fault([](Manifest& m) { m.files[0].name = m.input_files[0].copy = "part-00000.bin"; }),
+      HasSubstr("is no copy of an input file"));
+  EXPECT_THAT(fault([](Manifest& m) {
+                m.files.push_back({"model.safetensors", 1, 1});
+              }),
+              HasSubstr("is no copy of an input file"));
+  EXPECT_THAT(fault([](Manifest& m) { m.tensors[0].rounded_from = "other"; }),
+              HasSubstr("rounded from \"other\""));
+  EXPECT_THAT(fault([](Manifest& m) { m.tensors[0].shape = {4, 4}; }), HasSubstr("rounded from"));
+  EXPECT_THAT(fault([](Manifest& m) { m.tensors[1].rounded_from = "w"; }),
+              HasSubstr("rounded from"));
+  EXPECT_THAT(fault([](Manifest& m) { m.tensors[1].name = "w"; }), HasSubstr("w comes twice"));
+}
+
 TEST(Manifest, DataBlocksRoundTrip) {
   const std::string text = manifest_to_json(with_blocks());
   EXPECT_EQ(parse_manifest(text, "m"), with_blocks());
@@ -204,8 +245,8 @@ TEST(Manifest, MessagesNameThePlace) {
 }
 
 TEST(Manifest, AnotherVersionIsNamed) {
-  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 4), "m"); }),
-              HasSubstr("format version 4"));
+  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 5), "m"); }),
+              HasSubstr("format version 5"));
 }
 
 // What programs before runs had numbers wrote.

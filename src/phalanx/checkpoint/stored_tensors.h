@@ -44,6 +44,12 @@ class StoredTensors {
 // and the digests of what is to be verified. The manifest must outlive them.
 std::unique_ptr<const StoredTensors> open_whole_tensors(const std::filesystem::path& directory,
                                                         const Manifest& manifest, Verify verify);
+// The tensors of version 4: pieces of them lie in the part of each rank. Opening reads the indices,
+// proves that they are all tensors, once, and verifies blocks; a read verifies each block that it
+// needs, whatever was verified before.
+std::unique_ptr<const StoredTensors> open_part_tensors(const std::filesystem::path& directory,
+                                                       const Manifest& manifest, Verify verify);
+
 // For implementations of read(): InternalError as above.
 void check_read(const Manifest::Entry& entry, const MatrixBox& box, std::span<const std::byte> to);
 

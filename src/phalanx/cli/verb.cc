@@ -30,8 +30,10 @@ std::string verb_of(std::string_view command, std::span<const Verb> verbs,
   if (word == "--help" || word == "-h") {
     HelpRequested help{.text = fmt::format("usage: {} VERB ...\n\n", command),
                        .command = std::string(command)};
+    std::size_t width = 10;
+    for (const Verb& verb : verbs) width = std::max(width, verb.name.size() + 1);
     for (const Verb& verb : verbs) {
-      help.text += fmt::format("  {:<10} {}\n", verb.name, verb.help);
+      help.text += fmt::format("  {:<{}} {}\n", verb.name, width, verb.help);
       help.verbs.emplace_back(verb.name);
     }
     help.text += fmt::format("\n{} VERB --help lists the flags of one.\n", command);

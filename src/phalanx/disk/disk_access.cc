@@ -71,7 +71,7 @@ FileDescriptor make_file(const fs::path& path, const DiskAccess& access, unsigne
   return file;
 }
 
-int reserve_space(const fs::path& path, int descriptor, std::int64_t bytes) {
+int reserve_space(const fs::path& path, int descriptor, std::int64_t bytes, bool warns) {
   if (bytes == 0) return 0;
   int error = 0;
   do {
@@ -79,7 +79,7 @@ int reserve_space(const fs::path& path, int descriptor, std::int64_t bytes) {
   } while (error == EINTR);
   if (error != EOPNOTSUPP && error != ENOSYS) return error;
   error = ::ftruncate(descriptor, bytes) == 0 ? 0 : errno;
-  if (error == 0) {
+  if (error == 0 && warns) {
     log_warning("{}: the file system reserves no space: others may take what this file needs",
                 path.string());
   }

@@ -29,8 +29,10 @@ FileDescriptor make_file(const std::filesystem::path& path, const DiskAccess& ac
                          unsigned permissions = 0600);
 
 // Makes the file `bytes` long and reserves its space, so that later the disk cannot be too full for
-// it. Where a file system reserves none, a warning says so. 0, or the errno: ENOSPC on a full disk.
-int reserve_space(const std::filesystem::path& path, int descriptor, std::int64_t bytes);
+// it. Where a file system reserves none, a warning says so, if it is wanted. 0, or the errno:
+// ENOSPC on a full disk.
+int reserve_space(const std::filesystem::path& path, int descriptor, std::int64_t bytes,
+                  bool warns = true);
 
 // The first byte from `memory` on at a multiple of kStorageAlignment.
 std::byte* aligned(std::byte* memory);

@@ -83,6 +83,11 @@ constexpr TrainFlag kRunRows[] = {
                                  {.range = from_to(0, kMostExact), .needs = "--load"}),
     works<&RunConfig::no_save_optim>(kCheckpoints, "--no-save-optim", "Save weights only",
                                      {.needs = "--save"}),
+    works<&RunConfig::ckpt_fully_parallel_save>(
+        kCheckpoints, "--ckpt-fully-parallel-save",
+        "Every rank writes its own part of a checkpoint, all at the same time (checkpoint "
+        "consolidate makes whole tensors of them)",
+        {.needs = "--save"}),
     works<&RunConfig::no_load_optim>(kCheckpoints, "--no-load-optim", "Load weights only",
                                      {.needs = "--load"}),
     works<&RunConfig::finetune>(kCheckpoints, "--finetune",

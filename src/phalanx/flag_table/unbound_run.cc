@@ -26,10 +26,7 @@ constexpr std::string_view kStateless =
 constexpr std::string_view kBetweenIterations =
     "a checkpoint has the same bits whenever it is written, and is written before the next "
     "iteration begins";
-constexpr std::string_view kWhoWrites =
-    "a checkpoint has the same bits whoever writes it, and the first rank does";
-constexpr std::string_view kOneLayoutOfFiles =
-    "there is one form of checkpoints, which every layout loads";
+constexpr std::string_view kOneLayoutOfFiles = "every layout loads every checkpoint";
 constexpr std::string_view kWandb = "nothing is sent to Weights & Biases";
 constexpr std::string_view kMetrics =
     "metrics are in metrics.jsonl of --save and, with --tensorboard-dir, in files that TensorBoard "
@@ -79,7 +76,7 @@ constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(kCheckpoints, "--use-dist-ckpt", kSwitch, kFreeOfLayout),
     satisfied(kCheckpoints, "--dist-ckpt-optim-fully-reshardable", kSwitch, kFreeOfLayout),
     satisfied(kCheckpoints, "--auto-detect-ckpt-format", kSwitch,
-              "there is one checkpoint format, which every manifest names"),
+              "every manifest names the form of its checkpoint"),
     refused(kCheckpoints, "--ckpt-convert-format", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-save", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-update-legacy-dist-opt-format", kSwitch, kOtherFormats),
@@ -87,9 +84,9 @@ constexpr TrainFlag kUnboundRunRows[] = {
     passed_over(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kBetweenIterations),
     with_choices("nvrx mcore",
                  passed_over(kCheckpoints, "--async-strategy", kText, kBetweenIterations)),
-    passed_over(kCheckpoints, "--ckpt-fully-parallel-save", kSwitch, kWhoWrites),
-    satisfied(kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
-              "the first rank writes the whole checkpoint"),
+    satisfied(
+        kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
+        "the first rank writes the whole checkpoint, unless --ckpt-fully-parallel-save is given"),
     passed_over(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
                 "every rank reads from the files what it needs, no more"),
     passed_over(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,

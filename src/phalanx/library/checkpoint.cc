@@ -20,6 +20,7 @@
 struct phalanx_checkpoint {
   std::optional<phalanx::CheckpointReader> reader;
   std::map<std::string, phalanx::MappedSafetensors> files;  // that were asked for
+  std::map<std::string, std::vector<std::byte>> tensors;    // that were put together of parts
   std::set<std::string, std::less<>> verified;  // tensors whose bytes are the manifest's
 };
 
@@ -47,8 +48,19 @@ std::string describe(const CheckpointReader& reader) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Maps the tensor's file when it is asked for first.
+// Maps the tensor's file when it is asked for first. One that lies in parts is read into memory.
 std::span<const std::byte> bytes_of(phalanx_checkpoint& checkpoint, const Manifest::Entry& entry) {
+  if (!checkpoint.reader->manifest().parts.empty()) {
+    const auto [tensor, is_first] = checkpoint.tensors.try_emplace(entry.name);
+    std::vector<std::byte>& all = tensor->second;
+    if (is_first) {
+      // Each block is verified when it is read.
+      checkpoint.reader->visit(entry, [&](std::span<const std::byte> bytes) {
+        all.insert(all.end(), bytes.begin(), bytes.end());
+      });
+    }
+    return all;
+  }
   const auto [file, is_new] =
       checkpoint.files.try_emplace(entry.file, checkpoint.reader->directory() / entry.file);
   return file->second.bytes(*file->second.find(entry.name));
@@ -57,7 +69,7 @@ std::span<const std::byte> bytes_of(phalanx_checkpoint& checkpoint, const Manife
 // The bytes are compared with the manifest when they are asked for first.
 void verify(phalanx_checkpoint& checkpoint, const Manifest::Entry& entry,
             std::span<const std::byte> bytes) {
-  if (checkpoint.verified.contains(entry.name)) return;
+  if (entry.file.empty() || checkpoint.verified.contains(entry.name)) return;
   if (xxh3(bytes) != entry.xxh3) {
     throw DataError("{}: tensor {} is damaged: its digest is not the manifest's",
                     (checkpoint.reader->directory() / entry.file).string(), entry.name);

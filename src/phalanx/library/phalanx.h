@@ -93,9 +93,9 @@ phalanx_answer* phalanx_tokenize(phalanx_tokenizer* tokenizer, const char* reque
 phalanx_answer* phalanx_detokenize(phalanx_tokenizer* tokenizer, const char* request);
 void phalanx_tokenizer_close(phalanx_tokenizer* tokenizer);
 
-/* The tensors of a checkpoint, in memory that is mapped from its file: read-only, not aligned to
- * the elements, valid until the checkpoint is closed. -> {"directory": "...", "iteration": n,
- * "tensors":
+/* The tensors of a checkpoint, in memory that is mapped from its file (of a checkpoint in parts:
+ * read): read-only, not aligned to the elements, valid until the checkpoint is closed. ->
+ * {"directory": "...", "iteration": n, "tensors":
  * {"name": {"dtype": "f32", "shape": [..]}, ...}, "manifest": {...}} */
 typedef struct phalanx_checkpoint phalanx_checkpoint;
 phalanx_answer* phalanx_checkpoint_open(const char* directory, phalanx_checkpoint** checkpoint);

@@ -11,27 +11,10 @@
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/timing_log.h"
 #include "phalanx/saving/gathered_tensors.h"
+#include "phalanx/saving/rank_parts.h"
 #include "phalanx/saving/stored_schedule.h"
 
 namespace phalanx {
-namespace {
-
-// Whether the reason lies outside this program, so that a later attempt may succeed.
-bool may_pass(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::kCannotCreate:
-    case ErrorCode::kIo:
-    case ErrorCode::kInputMissing:
-    case ErrorCode::kNotPermitted:
-    case ErrorCode::kSystem:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
 RunSaver::RunSaver(SavedRun run, Rank& rank, Listeners listeners)
     : run_(run), rank_(rank), listeners_(std::move(listeners)), saved_iteration_(run.last_saved) {}
 
@@ -87,32 +70,50 @@ std::string RunSaver::try_to_save(const RunState& state) {
   const TrainConfig& config = run_.config;
   rank_.finish_gather();
   Communicator& world = *rank_.ranks().world;
-  GatheredTensors tensors(contributed_tensors(rank_, !config.run.no_save_optim), world,
-                          rank_.context());
-  if (world.rank() > 0) {
-    tensors.serve();
-    return {};
-  }
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  listeners_.note({RunNote::Kind::kSaving, state.iteration,
-                   fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration,
-                               config.run.save)});
+  if (world.rank() == 0) {
+    listeners_.note({RunNote::Kind::kSaving, state.iteration,
+                     fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration,
+                                 config.run.save)});
+  }
+  const bool with_optimizer = !config.run.no_save_optim;
+  if (config.run.ckpt_fully_parallel_save) {
+    RankParts parts(rank_, with_optimizer, config.run.save,
+                    fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_));
+    return save_on_first(
+        [&] { parts.serve(); },
+        [&](const SaveOptions& options) { save_checkpoint(options, manifest_of(state), parts); },
+        [&] { parts.give_up(); });
+  }
+  GatheredTensors tensors(contributed_tensors(rank_, with_optimizer), world, rank_.context());
+  return save_on_first(
+      [&] { tensors.serve(); },
+      [&](const SaveOptions& options) { save_checkpoint(options, manifest_of(state), tensors); },
+      [&] { tensors.skip_rest(); });
+}
+
+std::string RunSaver::save_on_first(const std::function<void()>& serve,
+                                    const std::function<void(const SaveOptions&)>& save,
+                                    const std::function<void()>& give_up) {
+  if (rank_.ranks().world->rank() > 0) {
+    serve();
+    return {};
+  }
   const auto expect_own_directory = [this](std::string_view /*step*/) {
     if (run_.lock) run_.lock->expect_in_place();
   };
   expect_own_directory("begin");
   try {
-    save_checkpoint({.directory = config.run.save,
-                     .keep_last = static_cast<int>(config.run.keep_last),
-                     .copies = run_.inputs.copies,
-                     .before_step = expect_own_directory},
-                    manifest_of(state), tensors);
+    save({.directory = run_.config.run.save,
+          .keep_last = static_cast<int>(run_.config.run.keep_last),
+          .copies = run_.inputs.copies,
+          .before_step = expect_own_directory});
   } catch (const DirectoryLostError&) {
     throw;
   } catch (const Error& error) {
     if (!may_pass(error)) throw;
-    tensors.skip_rest();
+    give_up();
     return error.what();
   }
   return {};

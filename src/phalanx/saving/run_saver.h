@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/directory_lock.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rank/rank.h"
@@ -61,6 +62,10 @@ class RunSaver {
  private:
   // The reason where it failed; empty otherwise, and on all ranks but the first.
   std::string try_to_save(const RunState& state);
+  // The same, where other ranks `serve` the first one, which is to `save`.
+  std::string save_on_first(const std::function<void()>& serve,
+                            const std::function<void(const SaveOptions&)>& save,
+                            const std::function<void()>& give_up);
   // The reason where it failed on any rank; only the first one knows the text.
   std::optional<std::string> save_on_all(const RunState& state);
   Manifest manifest_of(const RunState& state) const;
@@ -69,6 +74,7 @@ class RunSaver {
   Rank& rank_;
   const Listeners listeners_;
   std::int64_t saved_iteration_;  // -1: none
+  std::int64_t saves_ = 0;        // begun, with parts
   int failures_ = 0;              // in a row
 };
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
@@ -21,13 +22,15 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// On one rank, and on two, where the first one writes.
-class RunSaverTest : public RunTest, public testing::WithParamInterface<Layout> {
+// On one rank, and on two, where the first one writes, or each its part.
+class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tuple<Layout, bool>> {
  protected:
   // Saves iterations 1, 2, ... `last` of a run with the drawn weights; the last one on leaving. All
   // ranks end in the same way.
   void save_iterations(std::int64_t last) {
-    TrainConfig c = with_flags(with_layout(config("run"), GetParam()), "--keep-last 100");
+    const auto& [layout, in_parts] = GetParam();
+    TrainConfig c = with_flags(with_layout(config("run"), layout), "--keep-last 100");
+    c.run.ckpt_fully_parallel_save = in_parts;
     const RunSetup setup(c);
     setup.directory->claim();
     for (const int iteration : blocked_) {
@@ -81,11 +84,15 @@ TEST_P(RunSaverTest, TheLastOneMustSucceed) {
   EXPECT_THAT(failure(1), HasSubstr("there is no checkpoint of this run"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, RunSaverTest,
-                         testing::Values(Layout{.name = "one"},
-                                         Layout{.name = "tensor", .tensor = 2},
-                                         Layout{.name = "pipeline", .pipeline = 2}),
-                         [](const auto& layout) { return std::string(layout.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, RunSaverTest,
+    testing::Combine(testing::Values(Layout{.name = "one"}, Layout{.name = "tensor", .tensor = 2},
+                                     Layout{.name = "pipeline", .pipeline = 2}),
+                     testing::Bool()),
+    [](const auto& chosen) {
+      return std::string(std::get<0>(chosen.param).name) +
+             (std::get<1>(chosen.param) ? "Parts" : "Whole");
+    });
 
 using RunSaverOneTest = RunTest;
 
@@ -119,11 +126,11 @@ TEST_F(RunSaverOneTest, TheLoadedCheckpointIsLetGo) {
   while (training_metrics("run").size() < 4 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  const std::string maps = [] {
-    std::ifstream file("/proc/self/maps");
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }();
-  EXPECT_THAT(maps, testing::Not(HasSubstr("safetensors")));
+  for (const auto& descriptor : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    EXPECT_THAT(fs::read_symlink(descriptor, gone).string(),
+                testing::Not(HasSubstr("safetensors")));
+  }
   signal = SIGTERM;
   run.join();
 }

@@ -263,6 +263,7 @@ struct RunConfig {
   std::string pretrained_checkpoint;  // used if --load has nothing: a new run from these weights
   std::int64_t ckpt_step = 0;
   bool no_save_optim = false;
+  bool ckpt_fully_parallel_save = false;  // every rank writes what it has
   bool no_load_optim = false;
   bool finetune = false;
   bool use_checkpoint_args = false;

@@ -1,0 +1,266 @@
+// Tensors in the parts that each rank wrote.
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/base/hash.h"
+#include "phalanx/base/random_access_file.h"
+#include "phalanx/checkpoint/coverage.h"
+#include "phalanx/checkpoint/part_index.h"
+#include "phalanx/checkpoint/stored_tensors.h"
+#include "phalanx/checkpoint/tensor_source.h"
+#include "phalanx/mesh/global_tensor.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+PartIndex read_index(const fs::path& directory, const Manifest& manifest,
+                     const Manifest::Part& part) {
+  const fs::path path = directory / part_index_name(part.rank);
+  // Checked before memory is allocated for it.
+  if (const std::int64_t bytes = RandomAccessFile(path).size(); bytes != part.index_bytes) {
+    throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes,
+                    part.index_bytes);
+  }
+  const std::string text = read_file(path);
+  if (xxh3(text) != part.index_xxh3) {
+    throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+  }
+  PartIndex index = parse_part_index(text, path.string());
+  if (index.rank != part.rank || index.bytes != part.bytes) {
+    throw DataError("{}: is of rank {} with {} bytes, the manifest says rank {} with {}",
+                    path.string(), index.rank, index.bytes, part.rank, part.bytes);
+  }
+  if (index.epoch != manifest.epoch) {
+    throw DataError("{}: is of another save: its epoch is {}, the manifest's {}", path.string(),
+                    index.epoch, manifest.epoch);
+  }
+  return index;
+}
+
+// The data of a part.
+struct Data {
+  RandomAccessFile file;
+  std::int64_t block_bytes = 0;
+  std::vector<std::uint64_t> blocks;
+
+  std::int64_t bytes_of(std::int64_t block) const {
+    return std::min(block_bytes, file.size() - block * block_bytes);
+  }
+};
+
+// A box in a part.
+struct StoredBox {
+  MatrixBox box;
+  std::size_t part = 0;
+  std::int64_t offset = 0;
+};
+
+using Block = std::vector<std::byte>;
+
+class PartTensors final : public StoredTensors {
+ public:
+  PartTensors(const fs::path& directory, const Manifest& manifest, Verify verify)
+      : directory_(directory), manifest_(manifest) {
+    for (const auto& entry : manifest.tensors) {
+      entries_[entry.name] = &entry;
+      if (entry.rounded_from.empty()) stored_[entry.name];
+    }
+    for (const Manifest::Part& part : manifest.parts) add(part);
+    for (const auto& [name, boxes] : stored_) {
+      std::vector<OwnedBox> owned;
+      for (const StoredBox& box : boxes) owned.push_back({box.box, manifest.parts[box.part].rank});
+      check_coverage(directory.string(), name, entries_.at(name)->shape, std::move(owned));
+    }
+    if (verify == Verify::kYes) verify_all();
+    if (verify == Verify::kWeights) verify_weights();
+  }
+
+  void read(const Manifest::Entry& entry, const MatrixBox& box,
+            std::span<std::byte> to) const override {
+    check_read(entry, box, to);
+    if (!entry.rounded_from.empty()) return read_rounded(entry, box, to);
+    const std::int64_t size = size_of(entry.dtype);
+    for (const StoredBox& stored : stored_.at(entry.name)) {
+      const MatrixBox part = overlap(stored.box, box);
+      if (part.count() == 0) continue;
+      // Rows that are as wide as both boxes are one run.
+      const bool is_dense = part.columns == stored.box.columns && part.columns == box.columns;
+      const std::int64_t rows_per_run = is_dense ? part.rows : 1;
+      const std::int64_t bytes = rows_per_run * part.columns * size;
+      for (std::int64_t row = part.row; row < part.row + part.rows; row += rows_per_run) {
+        const std::int64_t from =
+            (row - stored.box.row) * stored.box.columns + part.column - stored.box.column;
+        const std::int64_t into = (row - box.row) * box.columns + part.column - box.column;
+        copy(stored.part, stored.offset + from * size, to.data() + into * size, bytes);
+      }
+    }
+  }
+
+  void verify_all() const override {
+    for (std::size_t part = 0; part < data_.size(); ++part) {
+      for (std::size_t i = 0; i < data_[part].blocks.size(); ++i) {
+        read_block(part, static_cast<std::int64_t>(i));
+      }
+    }
+  }
+
+ private:
+  void add(const Manifest::Part& part) {
+    PartIndex index = read_index(directory_, manifest_, part);
+    const fs::path path = directory_ / part_data_name(part.rank);
+    data_.push_back({RandomAccessFile(path), index.block_bytes, std::move(index.blocks)});
+    if (data_.back().file.size() != index.bytes) {
+      throw DataError("{}: has {} bytes, its index says {}", path.string(),
+                      data_.back().file.size(), index.bytes);
+    }
+    const std::string where = (directory_ / part_index_name(part.rank)).string();
+    std::int64_t end = 0;
+    for (const PartIndex::Piece& piece : index.pieces) {
+      const auto boxes = stored_.find(piece.tensor);
+      if (boxes == stored_.end()) {
+        throw DataError("{}: has a piece of {}, which the manifest does not say is stored", where,
+                        piece.tensor);
+      }
+      if (piece.offset != end) {
+        throw DataError("{}: a piece of {} begins at byte {}, not at {}", where, piece.tensor,
+                        piece.offset, end);
+      }
+      const Manifest::Entry& entry = *entries_.at(piece.tensor);
+      const std::int64_t size = size_of(entry.dtype);
+      for (const MatrixBox& box : piece.boxes) {
+        if (box.count() > entry.shape.count()) {
+          throw DataError("{}: a box of {} has {} elements, the tensor {}", where, piece.tensor,
+                          box.count(), entry.shape.count());
+        }
+        boxes->second.push_back({box, data_.size() - 1, end});
+        end += box.count() * size;
+        if (end > index.bytes) {
+          throw DataError("{}: the pieces have more than the {} bytes of the data", where,
+                          index.bytes);
+        }
+      }
+    }
+    if (end != index.bytes) {
+      throw DataError("{}: the pieces have {} of the {} bytes of the data", where, end,
+                      index.bytes);
+    }
+  }
+
+  void read_rounded(const Manifest::Entry& entry, const MatrixBox& box,
+                    std::span<std::byte> to) const {
+    const Manifest::Entry& source = *entries_.at(entry.rounded_from);
+    const std::int64_t size = size_of(source.dtype);
+    std::vector<std::byte> exact;
+    for_pieces(box, kReadBytes / size, [&](const MatrixBox& piece) {
+      exact.resize(static_cast<std::size_t>(piece.count() * size));
+      read(source, piece, exact);
+      // Pieces are whole rows of the box or lie in one row.
+      const std::int64_t into = (piece.row - box.row) * box.columns + piece.column - box.column;
+      convert_elements(source.dtype, exact.data(), entry.dtype,
+                       to.data() + into * size_of(entry.dtype), piece.count());
+    });
+  }
+
+  // Blocks with weights, or with what weights are rounded from.
+  void verify_weights() const {
+    std::set<std::pair<std::size_t, std::int64_t>> blocks;
+    for (const auto& entry : manifest_.tensors) {
+      if (entry.name.starts_with(kOptimizerPrefix)) continue;
+      const auto& source = entry.rounded_from.empty() ? entry : *entries_.at(entry.rounded_from);
+      const std::int64_t size = size_of(source.dtype);
+      for (const StoredBox& stored : stored_.at(source.name)) {
+        const std::int64_t block_bytes = data_[stored.part].block_bytes;
+        const std::int64_t last = (stored.offset + stored.box.count() * size - 1) / block_bytes;
+        for (std::int64_t i = stored.offset / block_bytes; i <= last; ++i) {
+          blocks.emplace(stored.part, i);
+        }
+      }
+    }
+    for (const auto& [part, block] : blocks) read_block(part, block);
+  }
+
+  void copy(std::size_t part, std::int64_t offset, std::byte* to, std::int64_t bytes) const {
+    const std::int64_t block_bytes = data_[part].block_bytes;
+    while (bytes > 0) {
+      const std::shared_ptr<const Block> block = block_at(part, offset / block_bytes);
+      const std::int64_t begin = offset % block_bytes;
+      const std::int64_t now = std::min(bytes, std::ssize(*block) - begin);
+      std::memcpy(to, block->data() + begin, static_cast<std::size_t>(now));
+      to += now;
+      offset += now;
+      bytes -= now;
+    }
+  }
+
+  // A block that was verified. The last one stays in memory: neighbours are read one after another.
+  std::shared_ptr<const Block> block_at(std::size_t part, std::int64_t number) const {
+    const std::pair place(part, number);
+    {
+      const std::lock_guard lock(mutex_);
+      if (last_ && last_place_ == place) return last_;
+      last_.reset();
+    }
+    auto block = std::make_shared<const Block>(read_block(part, number));
+    const std::lock_guard lock(mutex_);
+    last_ = block;
+    last_place_ = place;
+    return block;
+  }
+
+  Block read_block(std::size_t part, std::int64_t number) const {
+    const Data& data = data_[part];
+    Block block(static_cast<std::size_t>(data.bytes_of(number)));
+    const std::int64_t begin = number * data.block_bytes;
+    data.file.read(begin, block);
+    const std::uint64_t digest = xxh3(block);
+    const std::uint64_t expected = data.blocks[static_cast<std::size_t>(number)];
+    if (digest == expected) return block;
+    throw DataError("{}: block {} is damaged ({}): its digest is {}, the index says {}",
+                    data.file.path().string(), number,
+                    tensor_at(part, begin, begin + std::ssize(block)), digest_to_text(digest),
+                    digest_to_text(expected));
+  }
+
+  // Which tensor has bytes there, for messages.
+  std::string tensor_at(std::size_t part, std::int64_t begin, std::int64_t end) const {
+    for (const auto& [name, boxes] : stored_) {
+      for (const StoredBox& stored : boxes) {
+        const std::int64_t bytes = stored.box.count() * size_of(entries_.at(name)->dtype);
+        if (stored.part == part && stored.offset < end && stored.offset + bytes > begin) {
+          return "it has a piece of tensor " + name;
+        }
+      }
+    }
+    return "no tensor";
+  }
+
+  fs::path directory_;
+  const Manifest& manifest_;
+  std::map<std::string, const Manifest::Entry*, std::less<>> entries_;
+  std::map<std::string, std::vector<StoredBox>, std::less<>> stored_;
+  std::vector<Data> data_;  // by number in the manifest
+
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Block> last_;
+  mutable std::pair<std::size_t, std::int64_t> last_place_;
+};
+
+}  // namespace
+
+std::unique_ptr<const StoredTensors> open_part_tensors(const fs::path& directory,
+                                                       const Manifest& manifest, Verify verify) {
+  return std::make_unique<PartTensors>(directory, manifest, verify);
+}
+
+}  // namespace phalanx

@@ -1,0 +1,220 @@
+// Every rank writes its own part of a checkpoint: the parts hold what whole tensors hold, under
+// every layout, and a rank that cannot write ends that save alone.
+
+#include "phalanx/saving/rank_parts.h"
+
+#include <gmock/gmock.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "phalanx/checkpoint/consolidate.h"
+#include "phalanx/checkpoint/test_support.h"
+#include "phalanx/disk/test_support.h"
+#include "phalanx/rules/resolve.h"
+#include "phalanx/train/test_support.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing_support::AlteringEngine;
+
+constexpr const char* kEpoch = "0123456789abcdef0123456789abcdef.1.1";
+
+TrainConfig resolved(const Layout& layout, bool bf16) {
+  TrainConfig c =
+      with_flags({},
+                 "--num-layers 2 --hidden-size 32 --num-attention-heads 4 "
+                 "--max-position-embeddings 24 --seq-length 24 --make-vocab-size-divisible-by 32 "
+                 "--micro-batch-size 1 --threads-per-rank 1");
+  c.model.bf16 = bf16;
+  c = with_layout(c, layout);
+  // Buckets of blocks: shards begin and end amid parameters and rows.
+  c.layout.ddp_bucket_size = 5000;
+  resolve(c, false);
+  return c;
+}
+
+// The bytes of a global tensor, all finite: they tell every element and tensor from its neighbours.
+std::vector<std::byte> pattern(std::string_view name, DType dtype, const Shape& shape) {
+  const auto count = static_cast<std::size_t>(shape.count());
+  std::vector<float> values(count);
+  std::size_t seed = 0;
+  for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<float>((i * 40503U + seed) % 1'000'003) / 7.0F;
+  }
+  std::vector<std::byte> bytes(count * static_cast<std::size_t>(size_of(dtype)));
+  convert_elements(DType::kF32, std::as_bytes(std::span(values)).data(), dtype, bytes.data(),
+                   shape.count());
+  return bytes;
+}
+
+class RankPartsTest : public RunTest {
+ protected:
+  // Each rank fills what it has of every tensor, and writes it.
+  void save(const TrainConfig& config, std::int64_t iteration, bool with_optimizer = true,
+            const std::function<EngineMaker(int rank)>& engine_of = nullptr) const {
+    run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
+      for (const ContributedTensor& tensor : contributed_tensors(rank, true, Writers::kAll)) {
+        const auto& info = tensor.info;
+        const auto bytes = pattern(info.name, info.dtype, info.global_shape);
+        for (const GlobalTensor& part : tensor.parts) {
+          fill_from_box(part, whole_box(info.global_shape), info.dtype, bytes);
+        }
+      }
+      const int number = rank.ranks().world->rank();
+      RankParts parts(rank, with_optimizer, path("save"), kEpoch,
+                      engine_of ? engine_of(number) : make_engine);
+      if (number > 0) return parts.serve();
+      try {
+        save_checkpoint({.directory = path("save")}, testing_support::example_manifest(iteration),
+                        parts);
+      } catch (const OutputError& error) {
+        failure_ = error.what();
+        parts.give_up();
+      }
+    });
+  }
+  void expect_pattern(const CheckpointReader& reader) const {
+    for (const auto& entry : reader.manifest().tensors) {
+      // A weight that is not stored is its main parameter, rounded.
+      const auto* source = entry.rounded_from.empty() ? &entry : reader.find(entry.rounded_from);
+      auto expected = pattern(source->name, source->dtype, source->shape);
+      if (source != &entry) {
+        std::vector<std::byte> rounded(
+            static_cast<std::size_t>(entry.shape.count() * size_of(entry.dtype)));
+        convert_elements(source->dtype, expected.data(), entry.dtype, rounded.data(),
+                         entry.shape.count());
+        expected = std::move(rounded);
+      }
+      EXPECT_TRUE(testing_support::bytes_of(reader, entry) == expected) << entry.name;
+    }
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(path("save"))) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
+  mutable std::string failure_;
+};
+
+TEST_F(RankPartsTest, AreTheRunInEveryLayout) {
+  for (const bool bf16 : {false, true}) {
+    for (const Layout& layout :
+         {Layout{}, Layout{.tensor = 4}, Layout{.data = 3}, Layout{.data = 3, .sharded = true},
+          Layout{.pipeline = 2}, Layout{.data = 2, .zero = 2}, Layout{.data = 2, .zero = 3},
+          Layout{.data = 2, .zero = 3, .stays_below = 96},
+          Layout{.tensor = 2, .data = 2, .pipeline = 2, .zero = 1},
+          Layout{.data = 4, .zero = 3, .copies = 2}}) {
+      SCOPED_TRACE(fmt::format("t {} p {} d {} zero {} copies {} bf16 {}", layout.tensor,
+                               layout.pipeline, layout.data, layout.zero, layout.copies, bf16));
+      const TrainConfig config = resolved(layout, bf16);
+      save(config, 1);
+      const CheckpointReader reader = CheckpointReader::open(path("save"));
+      expect_pattern(reader);
+      EXPECT_EQ(std::ssize(reader.manifest().parts), config.layout.world_size);
+      EXPECT_EQ(std::ranges::any_of(reader.manifest().tensors,
+                                    [](const auto& entry) { return !entry.rounded_from.empty(); }),
+                bf16);
+      // The states, once.
+      std::int64_t stored = 0, written = 0;
+      for (const auto& entry : reader.manifest().tensors) {
+        if (entry.rounded_from.empty()) stored += entry.shape.count() * size_of(entry.dtype);
+      }
+      for (const auto& part : reader.manifest().parts) written += part.bytes;
+      EXPECT_EQ(written, stored);
+    }
+  }
+  // Without the optimizer's states weights are stored.
+  save(resolved({.data = 2}, true), 1, false);
+  const CheckpointReader weights = CheckpointReader::open(path("save"));
+  expect_pattern(weights);
+  EXPECT_FALSE(weights.has_optimizer());
+}
+
+// Copies of the states share the work, also where training cuts nothing.
+TEST_F(RankPartsTest, CopiesWriteAShareEach) {
+  save(resolved({.data = 3}, false), 1);
+  const CheckpointReader reader = CheckpointReader::open(path("save"));
+  std::int64_t most = 0, all = 0;
+  for (const auto& part : reader.manifest().parts) {
+    most = std::max(most, part.bytes);
+    all += part.bytes;
+  }
+  EXPECT_LT(most, all / 2);
+}
+
+TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
+  const TrainConfig config = resolved({.tensor = 2, .data = 2, .zero = 1}, false);
+  save(config, 1);
+  for (const int failing : {0, 2}) {
+    failure_.clear();
+    save(config, 2, true, [&](int rank) -> EngineMaker {
+      if (rank != failing) return make_engine;
+      return [](const StorageOptions& options, std::span<std::byte> buffers) {
+        auto engine = std::make_unique<AlteringEngine>(make_engine(options, buffers));
+        engine->on_completion = [](BlockCompletion& done) { done.result = -ENOSPC; };
+        return engine;
+      };
+    });
+    EXPECT_THAT(failure_, AllOf(HasSubstr(fmt::format("part-{:05d}.bin", failing)),
+                                HasSubstr("No space left on device")));
+    if (failing > 0) {
+      EXPECT_THAT(failure_, HasSubstr("rank 2: "));
+    }
+    // Nothing of it is left.
+    EXPECT_THAT(iterations("save"), ElementsAre(1));
+    EXPECT_EQ(names().size(), 2U);  // and the tracker
+  }
+  save(config, 3);
+  EXPECT_THAT(iterations("save"), ElementsAre(1, 3));
+  expect_pattern(CheckpointReader::open(path("save")));
+}
+
+// A save that fails before anything is written: the others do not wait for ever.
+TEST_F(RankPartsTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
+  fs::create_directories(path("save") + "/iter_0000002");
+  save(resolved({.data = 2}, false), 2);
+  EXPECT_THAT(failure_, HasSubstr("is there and not a checkpoint of Phalanx"));
+}
+
+// Runs: what they save in parts is what they save whole, and they go on from it to the bit.
+TEST_F(RankPartsTest, RunsGoOnFromParts) {
+  struct Case {
+    Layout layout;
+    const char* flags;
+    bool in_files;
+  };
+  for (const auto& [layout, flags, in_files] :
+       {Case{{.data = 2, .zero = 3}, "--bf16", true},
+        Case{{.tensor = 2, .pipeline = 2}, "--fp16 --initial-loss-scale 1024", false}}) {
+    for (const char* save : {"whole", "straight", "parts"}) fs::remove_all(path(save));
+    TrainConfig c = with_flags(with_layout(config("whole"), layout), flags);
+    if (in_files) c.layout.offload_optimizer_to = path("disk");
+    train(c);
+    c.run.save = path("straight");
+    c.run.ckpt_fully_parallel_save = true;
+    expect_resume_is_bitwise(c);
+    EXPECT_FALSE(CheckpointReader::open(path("straight")).manifest().parts.empty());
+    EXPECT_TRUE(CheckpointReader::open(path("whole")).manifest().parts.empty());
+    const auto found = difference("whole", "straight");
+    EXPECT_TRUE(found.tensors_equal()) << to_text(found);
+    // The files of whole tensors, too.
+    consolidate(CheckpointReader::open(path("straight")), path("straight"));
+    for (const auto name : {kModelFileName, kOptimizerFileName}) {
+      EXPECT_EQ(read_file(CheckpointReader::open(path("straight")).directory() / name),
+                read_file(CheckpointReader::open(path("whole")).directory() / name));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace phalanx
