@@ -18,8 +18,9 @@ class StoredSource final : public TensorSource {
     for (const auto& entry : reader.manifest().tensors) {
       infos_.push_back({entry.name, entry.dtype, entry.shape});
     }
-    std::ranges::stable_partition(
-        infos_, [](const Info& info) { return !info.name.starts_with(kOptimizerPrefix); });
+    std::stable_partition(infos_.begin(), infos_.end(), [](const Info& info) {
+      return !info.name.starts_with(kOptimizerPrefix);
+    });
   }
   int size() const override { return static_cast<int>(infos_.size()); }
   const Info& info(int index) const override { return infos_[static_cast<std::size_t>(index)]; }
@@ -44,7 +45,7 @@ std::filesystem::path consolidate(const CheckpointReader& reader,
     options.copies.push_back({input.copy, read_file(reader.directory() / input.copy)});
   }
   StoredSource source(reader);
-  const std::filesystem::path made = save_checkpoint(options, std::move(manifest), source);
+  std::filesystem::path made = save_checkpoint(options, std::move(manifest), source);
   // The tracker names the latest, which this one need not be.
   const std::int64_t latest = saved_checkpoints(save).back().iteration;
   if (latest != reader.manifest().iteration) write_tracker(save, latest);

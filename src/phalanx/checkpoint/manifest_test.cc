@@ -245,8 +245,8 @@ TEST(Manifest, MessagesNameThePlace) {
 }
 
 TEST(Manifest, AnotherVersionIsNamed) {
-  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 4), "m"); }),
-              HasSubstr("format version 4"));
+  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 5), "m"); }),
+              HasSubstr("format version 5"));
 }
 
 // What programs before runs had numbers wrote.

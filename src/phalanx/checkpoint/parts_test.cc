@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "phalanx/base/file.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/checkpoint/checkpoint_fixture.h"

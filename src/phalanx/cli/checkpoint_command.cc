@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // The checkpoint's own save directory, or the one that is named.
 int run_consolidate(CommandIo& io, const std::string& directory, const std::string& output) {
   const auto reader = CheckpointReader::open(directory);
-  const fs::path from = reader.directory();
+  const fs::path& from = reader.directory();
   const std::string name = iteration_directory_name(reader.manifest().iteration);
   if (output.empty() && reader.manifest().parts.empty()) {
     io.put(fmt::format("{}: has whole tensors already\n", from.string()));
