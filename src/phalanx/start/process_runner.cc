@@ -74,7 +74,8 @@ class ProcessRunner final : public RankRunner {
                                         {.threads_per_rank = options.threads_per_rank,
                                          .sum_block = options.sum_block,
                                          .timeout = options.timeout,
-                                         .network_device = member_->network_device()},
+                                         .network_device = member_->network_device(),
+                                         .summing = options.summing},
                                         *member_, *member_);
       body(*world, *member_);
     } catch (const StoppedEarly&) {

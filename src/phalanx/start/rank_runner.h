@@ -22,6 +22,7 @@ namespace phalanx {
 struct RankOptions {
   int threads_per_rank = 1;
   int sum_block = kSumBlock;
+  std::vector<int> summing{};  // as in RankRunner::message_memory(), of this process's ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 

@@ -21,6 +21,7 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
   const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
       .sum_block = static_cast<int>(setup.config.layout.sum_block_size),
+      .summing = setup.plan_of(runner.own_ranks().front()).summing,
       .timeout = timeout_of(setup.config.run)};
   // All ranks end for the same reason.
   RunEnd end = RunEnd::kFinished;

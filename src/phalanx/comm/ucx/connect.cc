@@ -180,6 +180,13 @@ std::unique_ptr<Wire> make_local_wire(const char* transports, int ranks) {
 
 }  // namespace
 
+std::int64_t most_peers(std::span<const int> summing) {
+  constexpr std::int64_t kBesides = 64;
+  std::int64_t peers = kBesides;
+  for (const int members : summing) peers += members - 1;
+  return peers;
+}
+
 Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOptions& options,
                  Mailbox& mailbox) {
   if (places.size() > 1) open_ucx();
@@ -191,9 +198,12 @@ Wires open_wires(int rank, const std::vector<RankPlace>& places, const UcxOption
   const int here = static_cast<int>(ranks_here.size());
   const int elsewhere = static_cast<int>(places.size()) - here;
   if (elsewhere > 0) {
+    const std::int64_t peers = options.summing.empty()
+                                   ? elsewhere
+                                   : std::min<std::int64_t>(elsewhere, most_peers(options.summing));
     raise_descriptor_limit(
-        static_cast<std::size_t>(kOwnDescriptors + elsewhere),
-        fmt::format("rank {}, of whose peers {} are on other hosts,", rank, elsewhere));
+        static_cast<std::size_t>(kOwnDescriptors + peers),
+        fmt::format("rank {}, which connects to up to {} ranks of other hosts,", rank, peers));
   }
   std::unique_ptr<Wire> shared_memory, network;
   if (here > 1) {

@@ -329,7 +329,7 @@ TEST(ProcessesTest, MemoryThatMayNotBeReadIsCopiedTwice) {
 TEST(ProcessesTest, TooFewDescriptorsForTheNetworkAreNamed) {
   Processes ranks(2, 2, "leave", "TEST_DESCRIPTORS=30");
   EXPECT_THAT(ranks.hear_all(),
-              testing::Each(testing::AllOf(HasSubstr("of whose peers 1 are on other hosts"),
+              testing::Each(testing::AllOf(HasSubstr("connects to up to 1 ranks of other hosts"),
                                            HasSubstr("needs 25 more file descriptors"),
                                            HasSubstr("this process may have 30"))));
 }

@@ -21,9 +21,6 @@ constexpr std::uint32_t kMostGroups = 0xffff;
 // In shared memory: 512 buffers of 8 KiB, and what belongs to them. The ranks that send to a rank
 // map its queue.
 constexpr std::int64_t kQueueBytes = (4 << 20) + (1 << 19);
-// The most ranks that a rank talks to besides those of the groups in which it sums: neighbours in
-// rings, and ranks that are a power of two away.
-constexpr std::int64_t kPeersBesides = 64;
 
 class UcxWork final : public Work::State {
  public:
@@ -271,12 +268,11 @@ UcxMemory ucx_memory(int rank, const std::vector<RankPlace>& places, int sum_blo
   UcxMemory memory;
   // UCX's code and heap, and the buffers of messages with headers.
   memory.bytes = 8 * kMiB;
-  std::int64_t peers = ucx::kPeersBesides;
+  // Memory for sums, wherever the ranks of a group are.
   for (const int members : summing) {
-    // Memory for sums, wherever the ranks of a group are.
     memory.bytes += ucx::bytes_of_sums(members, sum_block, remote > 0);
-    peers += members - 1;
   }
+  const std::int64_t peers = ucx::most_peers(summing);
   if (local > 0) {
     memory.shared = std::min(local, peers) * ucx::kQueueBytes;
     memory.bytes += ucx::kQueueBytes + memory.shared;

@@ -26,6 +26,9 @@ struct UcxOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   // The network interface between hosts ("eth0"); empty: whatever UCX finds.
   std::string network_device;
+  // The sizes of the groups in which this rank sums more than a few numbers; none where that is not
+  // known. They bound how many ranks it connects to.
+  std::vector<int> summing{};
 };
 
 // Every rank calls it with the same places (by rank). Ranks leave their addresses in the mailbox
