@@ -85,7 +85,7 @@ TEST_F(ProgramTest, WithoutACommandTheUsageIsAnError) {
   EXPECT_EQ(output.out, "");
   EXPECT_EQ(output.err, run("--help").out);
   expect_error("dataset", 64, "info, check, head, merge or samples");
-  expect_error("checkpoint", 64, "info, digest or diff");
+  expect_error("checkpoint", 64, "info, digest, diff, verify or consolidate");
   expect_error("import", 64, "llmc");
   expect_error("export", 64, "llmc");
 }
@@ -172,7 +172,7 @@ TEST_F(ProgramTest, WrongUsageNamesTheNearest) {
   expect_error("pretrain gpt " + training() + "--num-experts 8", 78, "not available");
   expect_error("pretrain gpt --num-layers two", 64, "--num-layers");
   expect_error("pretrain gpt 12", 64, "12");
-  expect_error("checkpoint show x", 64, "info, digest or diff");
+  expect_error("checkpoint show x", 64, "info, digest, diff, verify or consolidate");
   expect_error("generate", 64, "--load");
 }
 

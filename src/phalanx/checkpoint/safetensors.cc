@@ -123,7 +123,8 @@ bool is_tensor_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(RandomAccessFile file) : file_(std::move(file)) {
+  const std::filesystem::path& path = file_.path();
   const std::int64_t size = file_.size();
   refuse_lfs_pointer(path);
   if (size < kLengthBytes) {

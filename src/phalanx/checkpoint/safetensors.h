@@ -35,7 +35,9 @@ class SafetensorsFile {
  public:
   // InputMissingError if there is no such file, IoError if it cannot be read, DataError if it is
   // malformed.
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(const std::filesystem::path& path)
+      : SafetensorsFile(RandomAccessFile(path)) {}
+  explicit SafetensorsFile(RandomAccessFile file);
 
   // The tensors, in the order of their data.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }

@@ -30,12 +30,12 @@ class WholeTensors final : public StoredTensors {
     for (const auto& file : manifest.files) {
       const bool is_wanted = verify != Verify::kWeights || file.name != kOptimizerFileName;
       if (!is_wanted || is_copy_name(file.name)) continue;
-      const auto [opened, made] = files_.emplace(file.name, SafetensorsFile(directory / file.name));
-      const std::int64_t bytes = opened->second.file().size();
-      if (bytes != file.bytes) {
-        throw DataError("{}: has {} bytes, the manifest says {}", opened->second.path().string(),
-                        bytes, file.bytes);
+      RandomAccessFile opened(directory / file.name);
+      if (opened.size() != file.bytes) {
+        throw DataError("{}: has {} bytes, the manifest says {}", opened.path().string(),
+                        opened.size(), file.bytes);
       }
+      files_.emplace(file.name, SafetensorsFile(std::move(opened)));
     }
     check_entries();
     // Last, because it reads all files: cheap checks come first.

@@ -91,7 +91,8 @@ void Engine::leave_together() {
     }
     watch_.end_wait();
   };
-  for (int child = 2 * rank_ + 1; child <= 2 * rank_ + 2 && child < std::ssize(wires_.peers); ++child) {
+  for (int child = 2 * rank_ + 1; child <= 2 * rank_ + 2 && child < std::ssize(wires_.peers);
+       ++child) {
     wait_for(fmt::format("goodbye/{}", child), child);
   }
   if (rank_ == 0) {
