@@ -122,8 +122,8 @@ class Jobs {
   std::size_t next_ = 0;
 };
 
-// Up to `most` batches, used in turn; those that are needed live in the task's frame.
-template <std::size_t most>
+// Up to `kMost` batches, used in turn; those that are needed live in the task's frame.
+template <std::size_t kMost>
 class Batches {
  public:
   Batches(Operation& operation, std::int64_t count) : count_(count) {
@@ -136,7 +136,7 @@ class Batches {
 
  private:
   std::int64_t count_;
-  std::array<std::optional<Batch>, most> batches_;
+  std::array<std::optional<Batch>, kMost> batches_;
 };
 
 // Jobs whose data is being received, each with a batch: at most `ahead`, in their order.
