@@ -140,11 +140,9 @@ PlaceList PlaceList::read(const std::string& text) {
 int PlaceList::host_of(int rank) const {
   PHALANX_CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
   int begin = 0;
-  for (const Ranks& run : runs_) {
-    if (rank < begin + run.hosts * run.each) return run.first + (rank - begin) / run.each;
-    begin += run.hosts * run.each;
-  }
-  PHALANX_CHECK(false, "rank {} has no host", rank);
+  auto run = runs_.begin();
+  for (; rank >= begin + run->hosts * run->each; ++run) begin += run->hosts * run->each;
+  return run->first + (rank - begin) / run->each;
 }
 
 std::vector<RankPlace> PlaceList::places() const {
