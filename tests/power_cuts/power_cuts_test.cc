@@ -65,12 +65,20 @@ bool is_nightly() {
 
 std::string digest_of(const CheckpointReader& reader) { return to_json(digest_checkpoint(reader)); }
 
-// What a run has saved, by iteration.
+// What a run has saved.
 struct Saved {
   std::string digest;
   Manifest manifest;
 };
+// By key_of(), which is also the number that is marked once the checkpoint is committed.
 using History = std::map<std::int64_t, Saved>;
+
+std::int64_t key_of(const Manifest& manifest) { return 1000 * manifest.start + manifest.iteration; }
+
+Saved saved_at(const fs::path& directory) {
+  const CheckpointReader reader(directory);
+  return {digest_of(reader), reader.manifest()};
+}
 
 // Notes what was saved, when the run says that it was.
 class Witness final : public RunSink {
@@ -79,9 +87,9 @@ class Witness final : public RunSink {
   std::string name() const override { return "witness"; }
   void note(const RunNote& note) override {
     if (note.kind != RunNote::Kind::kSaved) return;
-    power_cuts::mark(note.iteration);
-    const CheckpointReader reader(directory_of_iteration(save_, note.iteration));
-    history_[note.iteration] = {digest_of(reader), reader.manifest()};
+    Saved saved = saved_at(directory_of_iteration(save_, note.iteration));
+    power_cuts::mark(key_of(saved.manifest));
+    history_[key_of(saved.manifest)] = std::move(saved);
   }
 
  private:
@@ -127,8 +135,12 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     RunSinks sinks;
     sinks.add(std::make_unique<Witness>(root / "save", history_));
     EXPECT_EQ(pretrain(scene(root), nullptr, sinks), RunEnd::kFinished);
-    record_ = power_cuts::stop_recording();
     ASSERT_EQ(history_.size(), static_cast<std::size_t>(kIterations));
+    end_of_run_ = history_.rbegin()->second;
+    // Then its last checkpoint is replaced.
+    events_of_run_ = power_cuts::recorded_events();
+    save_later(root / "save", 1, kIterations);
+    record_ = power_cuts::stop_recording();
     // The record is what happened: without a cut it is the directory.
     EXPECT_EQ(whole_image(record_), image_of(root));
   }
@@ -158,12 +170,13 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     const auto [saved, broken, replaced] = save_contents(save);
     EXPECT_TRUE(broken.empty());
     ASSERT_TRUE(committed < 0 || !saved.empty()) << "iteration " << committed << " is lost";
+    // The tracker is a hint, and never of what is not there.
+    EXPECT_LE(read_tracker(save).value_or(0), saved.empty() ? 0 : saved.back().iteration);
     if (saved.empty()) return;
     const CheckpointReader reader(saved.back().directory);
-    const std::int64_t iteration = reader.manifest().iteration;
-    EXPECT_GE(iteration, committed);
-    if (iteration == kIterations + 1) return;  // save_next()
-    const Saved& expected = history_.at(iteration);
+    const std::int64_t key = key_of(reader.manifest());
+    EXPECT_GE(key, committed);
+    const Saved& expected = history_.at(key);
     EXPECT_EQ(digest_of(reader), expected.digest);
     EXPECT_EQ(reader.manifest(), expected.manifest);
   }
@@ -184,16 +197,19 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     EXPECT_EQ(read_tracker(save), saved.back().iteration);
   }
 
-  // The next save, of the run's last checkpoint but as its next iteration.
-  void save_next(const fs::path& save) const {
-    Manifest manifest = history_.at(kIterations).manifest;
-    manifest.start += 1;
-    manifest.iteration += 1;
+  // A save in a later start than the run's.
+  void save_later(const fs::path& save, std::int64_t starts, std::int64_t iteration) {
+    Manifest manifest = end_of_run_.manifest;
+    manifest.start += starts;
+    manifest.iteration = iteration;
     manifest.input_files.clear();
     manifest.arguments.clear();
     LocalTensorSource nothing({});
-    save_checkpoint({.directory = save, .keep_last = static_cast<int>(scene({}).run.keep_last)},
-                    std::move(manifest), nothing);
+    const fs::path made =
+        save_checkpoint({.directory = save, .keep_last = static_cast<int>(scene({}).run.keep_last)},
+                        manifest, nothing);
+    if (power_cuts::is_recording()) power_cuts::mark(key_of(manifest));
+    history_[key_of(manifest)] = saved_at(made);
   }
 
   void cut_a_run() {
@@ -201,7 +217,8 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     const int trains_on = is_nightly() ? 40 : 2;
     for (int number = 0; number < cuts && !HasFailure(); ++number) {
       std::mt19937 random(static_cast<unsigned>(20261126 + number));
-      const std::size_t end = random() % (record_.events.size() + 1);
+      const std::size_t events = number < trains_on ? events_of_run_ : record_.events.size();
+      const std::size_t end = random() % (events + 1);
       SCOPED_TRACE(fmt::format("cut {} before event {}", number, end));
       const fs::path root = make_root(power_cuts::cut(record_, end, random));
       expect_loads(root / "save", record_.mark_before(end));
@@ -210,13 +227,26 @@ class PowerCuts : public testing::TestWithParam<Scene> {
         // The run goes on and ends with the bits of the one that was not cut.
         RunSinks sinks;
         EXPECT_EQ(pretrain(scene(root), nullptr, sinks), RunEnd::kFinished);
-        EXPECT_EQ(digest_of(CheckpointReader::open(root / "save")),
-                  history_.at(kIterations).digest);
+        EXPECT_EQ(digest_of(CheckpointReader::open(root / "save")), end_of_run_.digest);
       }
-      save_next(root / "save");
+      save_later(root / "save", 3, kIterations + 1);
       expect_tidy(root / "save");
       fs::remove_all(root);
     }
+  }
+
+  // Mostly after a new name, which is not on the disk yet.
+  std::size_t moment_of_kill(std::mt19937& random) const {
+    std::vector<std::size_t> renames;
+    for (std::size_t i = 0; i < record_.events.size(); ++i) {
+      const auto kind = record_.events[i].kind;
+      if (kind == power_cuts::Event::Kind::kRename || kind == power_cuts::Event::Kind::kExchange) {
+        // Of a checkpoint, not of a file in it.
+        if (record_.events[i].name.starts_with("iter_")) renames.push_back(i + 1);
+      }
+    }
+    if (random() % 4 == 0) return random() % (record_.events.size() + 1);
+    return renames[random() % renames.size()];
   }
 
   // Names that a killed run gave are not on the disk yet when the next one cleans up behind it.
@@ -225,23 +255,24 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     constexpr int kCuts = 5;
     for (int number = 0; number < kills * kCuts && !HasFailure(); ++number) {
       std::mt19937 random(static_cast<unsigned>(1126 + number / kCuts));
-      const DiskRecord killed = first_of(record_, random() % (record_.events.size() + 1));
+      const DiskRecord killed = first_of(record_, moment_of_kill(random));
       const fs::path root = make_root(whole_image(killed));
       power_cuts::start_recording(root, killed);
-      save_next(root / "save");
-      power_cuts::mark(kIterations + 1);
+      save_later(root / "save", 2, kIterations + 1);
       const DiskRecord record = power_cuts::stop_recording();
       fs::remove_all(root);
 
       random.seed(static_cast<unsigned>(number));
-      const std::size_t end =
-          killed.events.size() + random() % (record.events.size() - killed.events.size() + 1);
+      // Cleaning up comes first.
+      std::size_t events = record.events.size() - killed.events.size();
+      if (number % 2 == 0) events /= 3;
+      const std::size_t end = killed.events.size() + random() % (events + 1);
       SCOPED_TRACE(fmt::format("{}: killed before event {}, cut before event {} of {}", number,
                                killed.events.size(), end, record.events.size()));
       const fs::path again = make_root(power_cuts::cut(record, end, random));
       expect_loads(again / "save", record.mark_before(end));
       if (HasFailure()) return;
-      save_next(again / "save");
+      save_later(again / "save", 3, kIterations + 1);
       expect_tidy(again / "save");
       fs::remove_all(again);
     }
@@ -250,6 +281,8 @@ class PowerCuts : public testing::TestWithParam<Scene> {
   const TemporaryDirectory temporary_{"cuts"};
   const fs::path directory_ = temporary_.path();
   History history_;
+  Saved end_of_run_;
+  std::size_t events_of_run_ = 0;  // the first of the record
   DiskRecord record_;
 };
 

@@ -110,6 +110,7 @@ class Recorder {
     }
     return found->second.node;
   }
+  std::size_t events() const { return record_.events.size(); }
   DiskRecord take() { return std::move(record_); }
 
  private:
@@ -131,8 +132,8 @@ class Recorder {
 };
 
 std::mutex mutex;
-std::optional<Recorder> recorder;       // under the mutex
-std::atomic<bool> is_recording{false};  // without it calls pass straight through
+std::optional<Recorder> recorder;    // under the mutex
+std::atomic<bool> recording{false};  // without it calls pass straight through
 
 template <typename Function>
 Function* next(const char* name) {
@@ -143,7 +144,7 @@ Function* next(const char* name) {
 // gets the recorder and the call's result where it succeeded.
 template <typename Call, typename Note>
 auto recorded(Call call, Note note) {
-  if (!is_recording) return call();
+  if (!recording) return call();
   const std::lock_guard lock(mutex);
   if (!recorder) return call();
   return note(*recorder, call);
@@ -250,7 +251,7 @@ int sync_recorded(int descriptor) {
 void start_recording(const std::filesystem::path& root, DiskRecord before) {
   const std::lock_guard lock(mutex);
   recorder.emplace(root.string(), std::move(before));
-  is_recording = true;
+  recording = true;
 }
 
 void mark(std::int64_t number) {
@@ -258,9 +259,16 @@ void mark(std::int64_t number) {
   recorder->mark(number);
 }
 
+bool is_recording() { return recording; }
+
+std::size_t recorded_events() {
+  const std::lock_guard lock(mutex);
+  return recorder->events();
+}
+
 DiskRecord stop_recording() {
   const std::lock_guard lock(mutex);
-  is_recording = false;
+  recording = false;
   DiskRecord record = recorder->take();
   recorder.reset();
   return record;

@@ -15,6 +15,8 @@ namespace phalanx::power_cuts {
 void start_recording(const std::filesystem::path& root, DiskRecord before = {});
 // Notes that the program has come to `number`; any thread.
 void mark(std::int64_t number);
+bool is_recording();
+std::size_t recorded_events();
 DiskRecord stop_recording();
 
 }  // namespace phalanx::power_cuts
