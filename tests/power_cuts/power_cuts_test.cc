@@ -19,6 +19,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/tensor_source.h"
+#include "phalanx/checkpoint/verified_marks.h"
 #include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/flag_table/test_support.h"
 #include "phalanx/train/pretrain.h"
@@ -191,7 +192,7 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     for (const auto& entry : fs::recursive_directory_iterator(save)) {
       const std::string name = entry.path().filename().string();
       // Temporary files of these go when they are written again, at the next start.
-      if (name.starts_with(".job")) continue;
+      if (name.starts_with(".job") || name.starts_with(kVerifiedName)) continue;
       EXPECT_EQ(name.find(".tmp"), std::string::npos) << entry.path();
       EXPECT_EQ(name.find(".old"), std::string::npos) << entry.path();
     }
@@ -206,9 +207,9 @@ class PowerCuts : public testing::TestWithParam<Scene> {
     manifest.input_files.clear();
     manifest.arguments.clear();
     LocalTensorSource nothing({});
-    const fs::path made =
-        save_checkpoint({.directory = save, .keep_last = static_cast<int>(scene({}).run.keep_last)},
-                        manifest, nothing);
+    const fs::path made = save_checkpoint(
+        {.directory = save, .retention = {.keep_last = static_cast<int>(scene({}).run.keep_last)}},
+        manifest, nothing);
     if (power_cuts::is_recording()) power_cuts::mark(key_of(manifest));
     history_[key_of(manifest)] = saved_at(made);
   }
