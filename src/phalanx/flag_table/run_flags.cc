@@ -113,6 +113,27 @@ constexpr TrainFlag kRunRows[] = {
         kCheckpoints, "--no-verify-saves",
         "Checkpoints are not read back after they are saved; --keep-last counts them unseen",
         {.needs = "--save"}),
+    works<&RunConfig::save_copy>(
+        kCheckpoints, "--save-copy",
+        "A second directory, on another disk, that every --save-copy-interval iterations and at "
+        "the end of the run gets a checkpoint too; a failure there is a warning",
+        {.value_name = "DIR", .needs = "--save"}),
+    works<&RunConfig::save_copy_interval>(
+        kCheckpoints, "--save-copy-interval", "Iterations between checkpoints in --save-copy",
+        {.range = from_to(1, kMostExact), .needs = "--save-copy"}),
+    works<&RunConfig::non_persistent_save_interval>(
+        kCheckpoints, "--non-persistent-save-interval",
+        "Iterations between checkpoints that do not last: the newest stays alone, and a run that "
+        "resumes takes it where it is newer than those of --load",
+        {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::non_persistent_ckpt_type>(
+        kCheckpoints, "--non-persistent-ckpt-type",
+        "Where checkpoints that do not last lie: global, a directory that all hosts see",
+        {.choices = "global local in_memory"}),
+    works<&RunConfig::non_persistent_global_ckpt_dir>(
+        kCheckpoints, "--non-persistent-global-ckpt-dir",
+        "The directory of checkpoints that do not last (not given: non_persistent in --save)",
+        {.value_name = "DIR", .needs = "--non-persistent-ckpt-type"}),
     works<&RunConfig::overwrite>(kCheckpoints, "--overwrite",
                                  "Move another run, or later checkpoints, in --save to abandoned-N",
                                  {.needs = "--save"}),

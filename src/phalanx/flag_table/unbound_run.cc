@@ -12,9 +12,8 @@ constexpr Refusal kOtherFormats = {
     "checkpoints are safetensors files with a manifest; the formats of PyTorch are neither written "
     "nor read; leave the flag out",
     kSamePlan};
-constexpr Refusal kKeepLast = {
-    "there is one kind of checkpoint; --save-interval says when one is written and --keep-last how "
-    "many are kept",
+constexpr Refusal kNoLocal = {
+    "checkpoints lie where every host sees them; give --non-persistent-ckpt-type global",
     kSamePlan};
 constexpr Refusal kBatchesOfTraining = {
     "evaluations take the batches of training; leave the flag out"};
@@ -100,12 +99,9 @@ constexpr TrainFlag kUnboundRunRows[] = {
                 kOneLayoutOfFiles),
     satisfied(kCheckpoints, "--verify-integrity", kSwitch,
               "every file of a checkpoint is compared with its digest when it is opened"),
-    refused(kCheckpoints, "--non-persistent-save-interval", kInteger, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-ckpt-type", kText, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-global-ckpt-dir", kText, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-local-ckpt-dir", kText, kKeepLast),
+    refused(kCheckpoints, "--non-persistent-local-ckpt-dir", kText, kNoLocal),
     satisfied_by("fully_parallel", kCheckpoints, "--non-persistent-local-ckpt-algo", kText,
-                 "nothing depends on it without checkpoints that do not last", kKeepLast),
+                 "nothing depends on it without checkpoints on the hosts' own disks", kNoLocal),
     refused(kCheckpoints, "--override-ckpt-iteration", kInteger,
             {"a checkpoint keeps its iteration; --ckpt-step chooses one, --finetune begins at 0",
              kSamePlan}),

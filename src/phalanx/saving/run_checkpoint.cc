@@ -13,6 +13,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/families/family.h"
+#include "phalanx/saving/non_persistent.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -97,6 +98,19 @@ std::int64_t left_out_samples(const Manifest& manifest) {
   return *count;
 }
 
+// Null where there is none, it is older than those that last, or it cannot be read.
+std::shared_ptr<const CheckpointReader> open_non_persistent(const RunConfig& run, Verify verify) {
+  const auto newest = newest_non_persistent(run, run.load);
+  if (!newest) return nullptr;
+  try {
+    return std::make_shared<const CheckpointReader>(newest->directory, verify);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInternal) throw;
+    log_warning("{}; the run begins with what --load {} has", error.what(), run.load);
+    return nullptr;
+  }
+}
+
 // Files that are not read are not verified.
 Verify what_to_verify(const RunConfig& run) {
   return run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
@@ -106,7 +120,8 @@ Verify what_to_verify(const RunConfig& run) {
 
 bool begins_pretrained(const RunConfig& run) {
   if (run.pretrained_checkpoint.empty() || run.ckpt_step > 0) return false;
-  return run.load.empty() || !CheckpointReader::open_if_any(run.load, Verify::kNo);
+  return run.load.empty() || (!newest_non_persistent(run, run.load) &&
+                              !CheckpointReader::open_if_any(run.load, Verify::kNo));
 }
 
 TrainConfig from_pretrained(TrainConfig config) {
@@ -123,6 +138,7 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
     return std::make_shared<const CheckpointReader>(directory_of_iteration(run.load, run.ckpt_step),
                                                     verify);
   }
+  if (auto newest = open_non_persistent(run, verify)) return newest;
   auto reader = CheckpointReader::open_if_any(run.load, verify);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
   if (run.exit_on_missing_checkpoint) {

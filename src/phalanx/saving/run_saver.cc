@@ -53,7 +53,8 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
     return verify(occasion);
   }
   ++failures_;
-  const bool ends = occasion == Occasion::kLeaving || failures_ == kFailuresInARow;
+  const bool ends =
+      !target_.may_fail && (occasion == Occasion::kLeaving || failures_ == kFailuresInARow);
   Communicator& world = *rank_.ranks().world;
   if (world.rank() > 0) {
     // The first rank says why.

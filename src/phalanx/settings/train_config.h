@@ -272,9 +272,15 @@ struct RunConfig {
   bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
   std::int64_t keep_last = 3;
-  std::int64_t keep_every = 0;             // iterations whose multiples stay, too; 0: none
-  bool no_verify_saves = false;            // checkpoints are not read back after they are saved
-  std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
+  std::int64_t keep_every = 0;   // iterations whose multiples stay, too; 0: none
+  bool no_verify_saves = false;  // checkpoints are not read back after they are saved
+  std::string save_copy;         // a second place
+  std::int64_t save_copy_interval = 0;
+  // Checkpoints that do not last: the newest stays alone, in a directory of its own.
+  std::int64_t non_persistent_save_interval = 0;
+  std::string non_persistent_ckpt_type;        // "global"; "": there are none
+  std::string non_persistent_global_ckpt_dir;  // "": SAVE/non_persistent
+  std::vector<std::string> allow_changed;      // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
   // How often this job was started again, and by which launchers; read from the environment.
   std::int64_t restarts = 0;  // the largest of their counts

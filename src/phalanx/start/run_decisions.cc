@@ -128,7 +128,7 @@ JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
   RunDecisions& decisions = start.decisions;
   const fs::path save = given.run.save;
   JobRecord job = begun_by_this_job(given);
-  decisions.is_restarted = job.has_begun() && has_saved(job, save);
+  decisions.is_restarted = job.has_begun() && has_saved(job, given.run);
   log_attempt(given.run, job, decisions.is_restarted);
   if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
   const bool repeats = job.has_begun() && !decisions.is_restarted;

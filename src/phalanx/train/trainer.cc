@@ -79,7 +79,11 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       saver_(setup.saved_run(), setup.save_target(), rank_,
              {.note = [this](const RunNote& note) { log_.note(note); },
               .timers = timers_,
-              .times = [this] { return times_.of_save(); }}) {
+              .times = [this] { return times_.of_save(); }}),
+      second_places_(setup.saved_run(), rank_,
+                     {.note = [this](const RunNote& note) { log_.note(note); },
+                      .timers = timers_,
+                      .times = [this] { return times_.of_save(); }}) {
   if (is_traced()) reserve_trace();
   scaler_.restore(state_.loss_scaler);
   if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data &&
@@ -132,9 +136,11 @@ RunEnd Trainer::loop() {
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
       if (const auto end = save_periodically()) return *end;
     }
+    second_places_.save(state_);
   }
   log_.note({RunNote::Kind::kTrained, state_.iteration, "after training is done"});
   saver_.save(state_, RunSaver::Occasion::kLeaving);
+  second_places_.save_end(state_);
   if (!evaluations_.at_end()) return save_and_leave(end_of_given_up_evaluation());
   return RunEnd::kFinished;
 }
