@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 
@@ -48,8 +49,12 @@ void put_back(const fs::path& save, const fs::path& aside) {
 }
 
 void try_to_tidy_up(const fs::path& save) {
-  for (const auto& path : leftovers(save)) remove_leftover(path);
+  const std::vector<fs::path> unfinished = leftovers(save);
   const SaveContents contents = save_contents(save);
+  // A run that was killed may have given names that are not on the disk yet. What they replaced
+  // must stay until they are.
+  if (!unfinished.empty() || !contents.replaced.empty()) sync_directory(save);
+  for (const auto& path : unfinished) remove_leftover(path);
   for (const auto& path : contents.replaced) remove_leftover(path);
   // The latest first: of two copies of one iteration it gets the name.
   for (auto next = contents.complete.rbegin(); next != contents.complete.rend(); ++next) {
@@ -64,18 +69,21 @@ void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iterati
   std::erase_if(saved, [&](const SavedCheckpoint& checkpoint) {
     return std::pair(checkpoint.start, checkpoint.iteration) > std::pair(start, iteration);
   });
+  std::vector<fs::path> doomed;
   for (std::ptrdiff_t i = 0; i < std::ssize(saved) - keep_last; ++i) {
     const SavedCheckpoint& old = saved[static_cast<std::size_t>(i)];
-    // Half removed, it must not look like a checkpoint.
-    const fs::path doomed = save / staging_directory_name(old.iteration);
+    const fs::path path = save / staging_directory_name(old.iteration);
     std::error_code error;
-    fs::rename(old.directory, doomed, error);
+    fs::rename(old.directory, path, error);
     if (error) {
       log_warning("{}: cannot be removed and stays: {}", old.directory.string(), error.message());
     } else {
-      remove_leftover(doomed);
+      doomed.push_back(path);
     }
   }
+  // Half removed, it must not look like a checkpoint, neither after a loss of power.
+  if (!doomed.empty()) sync_directory(save);
+  for (const fs::path& path : doomed) remove_leftover(path);
 }
 
 }  // namespace

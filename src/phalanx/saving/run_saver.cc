@@ -15,21 +15,25 @@
 #include "phalanx/saving/stored_schedule.h"
 
 namespace phalanx {
-RunSaver::RunSaver(SavedRun run, Rank& rank, Listeners listeners)
-    : run_(run), rank_(rank), listeners_(std::move(listeners)), saved_iteration_(run.last_saved) {}
+RunSaver::RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listeners)
+    : run_(run),
+      target_(std::move(target)),
+      rank_(rank),
+      listeners_(std::move(listeners)),
+      saved_iteration_(target_.last_saved) {}
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
-  const TrainConfig& config = run_.config;
-  if (config.run.save.empty() || saved_iteration_ == state.iteration) return;
+  if (target_.directory.empty() || saved_iteration_ == state.iteration) return;
+  const std::string directory = target_.directory.string();
   const std::optional<std::string> reason = save_on_all(state);
   if (!reason) {
     saved_iteration_ = state.iteration;
     failures_ = 0;
-    const std::string times = format_times(config.run.timing_log_option, listeners_.times());
+    const std::string times = format_times(run_.config.run.timing_log_option, listeners_.times());
     listeners_.note({RunNote::Kind::kSaved, state.iteration,
                      fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
-                                 state.iteration, config.run.save, times),
-                     fmt::format("checkpoint saved: {}/{}", config.run.save,
+                                 state.iteration, directory, times),
+                     fmt::format("checkpoint saved: {}/{}", directory,
                                  iteration_directory_name(state.iteration))});
     return;
   }
@@ -43,7 +47,7 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
   }
   const std::string last_good = saved_iteration_ < 0
                                     ? std::string("there is no checkpoint of this run")
-                                    : fmt::format("the last good one is {}/{}", config.run.save,
+                                    : fmt::format("the last good one is {}/{}", directory,
                                                   iteration_directory_name(saved_iteration_));
   if (!ends) {
     listeners_.note(
@@ -75,11 +79,11 @@ std::string RunSaver::try_to_save(const RunState& state) {
   if (world.rank() == 0) {
     listeners_.note({RunNote::Kind::kSaving, state.iteration,
                      fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration,
-                                 config.run.save)});
+                                 target_.directory.string())});
   }
   const bool with_optimizer = !config.run.no_save_optim;
   if (config.run.ckpt_fully_parallel_save) {
-    RankParts parts(rank_, with_optimizer, config.run.save,
+    RankParts parts(rank_, with_optimizer, target_.directory,
                     fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_));
     return save_on_first(
         [&] { parts.serve(); },
@@ -101,12 +105,12 @@ std::string RunSaver::save_on_first(const std::function<void()>& serve,
     return {};
   }
   const auto expect_own_directory = [this](std::string_view /*step*/) {
-    if (run_.lock) run_.lock->expect_in_place();
+    if (target_.lock != nullptr && *target_.lock) (*target_.lock)->expect_in_place();
   };
   expect_own_directory("begin");
   try {
-    save({.directory = run_.config.run.save,
-          .keep_last = static_cast<int>(run_.config.run.keep_last),
+    save({.directory = target_.directory,
+          .keep_last = target_.retention.keep_last,
           .copies = run_.inputs.copies,
           .before_step = expect_own_directory});
   } catch (const DirectoryLostError&) {

@@ -11,26 +11,24 @@
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/checkpoint/directory_lock.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/saving/data_digests.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/saving/run_directory.h"
 #include "phalanx/saving/run_inputs.h"
+#include "phalanx/saving/save_target.h"
 
 namespace phalanx {
 
 // What all checkpoints of a run have in common. The references must outlive it.
 struct SavedRun {
   const TrainConfig& config;
-  const std::optional<DirectoryLock>& lock;  // on --save; of the process that writes
   const RunIdentity& identity;
   const RunInputs& inputs;
   const ParameterSchedule& schedule;
   std::string_view products;             // the family of matrix products
   const DataDigests* digests = nullptr;  // null: none are taken
-  std::int64_t last_saved = -1;          // the iteration that --save already has; -1: none
 };
 
 class RunSaver {
@@ -49,14 +47,14 @@ class RunSaver {
     // The timer of all ranks, asked by all of them after a checkpoint was saved.
     std::function<std::vector<TimerRow>()> times;
   };
-  // The rank must outlive the saver.
-  RunSaver(SavedRun run, Rank& rank, Listeners listeners);
+  // Saves to one target. The rank must outlive the saver.
+  RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listeners);
 
-  // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
-  // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
-  // learn whether it succeeded. Where a failure ends the run: IoError, naming the reason and the
-  // last good checkpoint; DirectoryLostError at once where --save is not this run's directory any
-  // more.
+  // DIRECTORY/iter_NNNNNNN, durably, and removes what the target does not keep; nothing without a
+  // directory or where the iteration is saved. All ranks at the same time; the first one writes,
+  // and all of them learn whether it succeeded. Where a failure ends the run: IoError, naming the
+  // reason and the last good checkpoint; DirectoryLostError at once where the directory is not this
+  // run's any more.
   void save(const RunState& state, Occasion occasion);
 
  private:
@@ -71,6 +69,7 @@ class RunSaver {
   Manifest manifest_of(const RunState& state) const;
 
   const SavedRun run_;
+  const SaveTarget target_;
   Rank& rank_;
   const Listeners listeners_;
   std::int64_t saved_iteration_;  // -1: none

@@ -45,7 +45,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
       rank.initialise();
       RunState state;
       StepTimers timers;
-      RunSaver saver(setup.saved_run(), rank,
+      RunSaver saver(setup.saved_run(), setup.save_target(), rank,
                      {.note = [](const RunNote&) {},
                       .timers = timers,
                       .times = [] { return std::vector<TimerRow>(); }});

@@ -143,12 +143,17 @@ const MemoryPlan& RunSetup::plan_of(int rank) const {
 
 SavedRun RunSetup::saved_run() const {
   return {.config = config,
-          .lock = lock,
           .identity = identity,
           .inputs = inputs,
           .schedule = schedule,
           .products = device.products_name(),
-          .digests = digests.get(),
+          .digests = digests.get()};
+}
+
+SaveTarget RunSetup::save_target() const {
+  return {.directory = config.run.save,
+          .retention = {.keep_last = static_cast<int>(config.run.keep_last)},
+          .lock = &lock,
           .last_saved = identity.is_resumed ? loaded->iteration : -1};
 }
 

@@ -67,8 +67,9 @@ struct RunSetup {
   std::chrono::steady_clock::duration start_time{}, data_time{};
 
   const MemoryPlan& plan_of(int rank) const;
-  // What the run's checkpoints have in common.
+  // What the run's checkpoints have in common, and where --save puts them.
   SavedRun saved_run() const;
+  SaveTarget save_target() const;
   // A data-parallel rank's samples of a split from `consumed` on, and of one of its sets. The
   // threads that read ahead run on the cores of any rank: a rank's own are its team's.
   std::unique_ptr<RunData::Stream> stream(SplitKind kind, std::int64_t consumed, int data_rank,

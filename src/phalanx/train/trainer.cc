@@ -76,7 +76,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       log_(setup, plan_, state_, sinks, times_.of_setup()),
       evaluations_(setup, stop, rank_, high_water_, state_, log_),
       exits_(config_.run, stop, rank_, log_, start_),
-      saver_(setup.saved_run(), rank_,
+      saver_(setup.saved_run(), setup.save_target(), rank_,
              {.note = [this](const RunNote& note) { log_.note(note); },
               .timers = timers_,
               .times = [this] { return times_.of_save(); }}) {

@@ -1,0 +1,27 @@
+#pragma once
+// A place where a run saves, and what stays there: --save is one. What saves to one place saves to
+// another in the same way.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "phalanx/checkpoint/directory_lock.h"
+
+namespace phalanx {
+
+// Which checkpoints stay after a save.
+struct Retention {
+  int keep_last = 3;  // this many, the new one included; 0: all
+};
+
+struct SaveTarget {
+  std::filesystem::path directory;  // empty: nothing is saved
+  Retention retention = {};
+  // On the directory, in the process that writes the manifest; it must outlive the saver. Null:
+  // there is none.
+  const std::optional<DirectoryLock>* lock = nullptr;
+  std::int64_t last_saved = -1;  // the iteration that it already has; -1: none
+};
+
+}  // namespace phalanx
