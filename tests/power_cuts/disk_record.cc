@@ -25,9 +25,11 @@ class Cut {
     for (std::size_t i = 0; i < end_; ++i) {
       if (event(i).kind == Kind::kSync) last_sync_[node(i)] = i;
     }
-    // Some disks keep the order of what they are given; others have all names and no bytes.
-    keeps_order_ = random_() % 4 == 0;
-    order_ends_ = end_ == 0 ? 0 : random_() % (end_ + 1);
+    // Some disks keep the order of what they are given, some turn it round; others have all names
+    // and no bytes.
+    order_ = static_cast<Order>(random_() % 4);
+    constexpr std::size_t kLast = 20;
+    turn_ = end_ - random_() % (std::min(kLast, end_) + 1);
     names_ = share();
     bytes_ = share();
     has_garbage_ = random_() % 2 == 0;
@@ -53,6 +55,9 @@ class Cut {
   }
 
  private:
+  // In which order it reached the disk, of what was not synced; 3: none.
+  enum class Order : std::uint8_t { kNone, kKept, kReversed };
+
   const Event& event(std::size_t i) const { return record_.events[i]; }
   std::size_t node(std::size_t i) const { return static_cast<std::size_t>(event(i).node); }
   bool is_synced(int of, std::size_t i) const {
@@ -65,7 +70,9 @@ class Cut {
   }
   bool is_drawn(double share) { return static_cast<double>(random_() % 1000) < 1000 * share; }
   bool is_kept(std::size_t i, double share) {
-    return keeps_order_ ? i < order_ends_ : is_drawn(share);
+    if (order_ == Order::kKept) return i < turn_;
+    if (order_ == Order::kReversed) return i >= turn_;
+    return is_drawn(share);
   }
 
   void collect(int directory, const std::string& path, Directories& directories,
@@ -138,8 +145,8 @@ class Cut {
   std::size_t end_;
   std::mt19937& random_;
   std::vector<std::size_t> last_sync_;  // by node
-  bool keeps_order_ = false;
-  std::size_t order_ends_ = 0;
+  Order order_ = Order::kNone;
+  std::size_t turn_ = 0;          // of the order
   double names_ = 0, bytes_ = 0;  // the shares of them that reached the disk without a sync
   bool has_garbage_ = false;      // where a file grew and its bytes did not reach the disk
 };

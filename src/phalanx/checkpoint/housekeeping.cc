@@ -1,6 +1,7 @@
 #include "phalanx/checkpoint/housekeeping.h"
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/verified_marks.h"
 
 namespace phalanx {
 namespace {
@@ -64,14 +66,19 @@ void try_to_tidy_up(const fs::path& save) {
   }
 }
 
-void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
+                  const Retention& retention) {
   std::vector<SavedCheckpoint> saved = saved_checkpoints(save);
   std::erase_if(saved, [&](const SavedCheckpoint& checkpoint) {
     return std::pair(checkpoint.start, checkpoint.iteration) > std::pair(start, iteration);
   });
+  std::optional<VerifiedMarks> marks;  // are looked at where something would go
+  const auto is_verified = [&](const SavedCheckpoint& checkpoint) {
+    if (!marks) marks.emplace(save);
+    return marks->has(checkpoint.directory);
+  };
   std::vector<fs::path> doomed;
-  for (std::ptrdiff_t i = 0; i < std::ssize(saved) - keep_last; ++i) {
-    const SavedCheckpoint& old = saved[static_cast<std::size_t>(i)];
+  for (const SavedCheckpoint& old : superfluous(saved, retention, is_verified)) {
     const fs::path path = save / staging_directory_name(old.iteration);
     std::error_code error;
     fs::rename(old.directory, path, error);
@@ -96,9 +103,10 @@ void tidy_up(const fs::path& save) {
   }
 }
 
-void prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+void prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
+           const Retention& retention) {
   try {
-    if (keep_last > 0) try_to_prune(save, start, iteration, keep_last);
+    if (retention.keep_last > 0) try_to_prune(save, start, iteration, retention);
   } catch (const std::exception& error) {
     log_warning("older checkpoints stay: {}", error.what());
   }

@@ -101,8 +101,18 @@ constexpr TrainFlag kRunRows[] = {
         kCheckpoints, "--exit-on-missing-checkpoint",
         "Fail where --load has no checkpoint, instead of starting from random",
         {.needs = "--load"}),
-    works<&RunConfig::keep_last>(kCheckpoints, "--keep-last", "Checkpoints to keep",
+    works<&RunConfig::keep_last>(kCheckpoints, "--keep-last",
+                                 "Checkpoints to keep; more stay as long as no newer one was read "
+                                 "back from the disk, whole",
                                  {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::keep_every>(
+        kCheckpoints, "--keep-every",
+        "Keep checkpoints of iterations that are multiples of this, too (0: none)",
+        {.aliases = "--save-retain-interval", .range = from_to(0, kMostExact), .needs = "--save"}),
+    works<&RunConfig::no_verify_saves>(
+        kCheckpoints, "--no-verify-saves",
+        "Checkpoints are not read back after they are saved; --keep-last counts them unseen",
+        {.needs = "--save"}),
     works<&RunConfig::overwrite>(kCheckpoints, "--overwrite",
                                  "Move another run, or later checkpoints, in --save to abandoned-N",
                                  {.needs = "--save"}),

@@ -100,8 +100,6 @@ constexpr TrainFlag kUnboundRunRows[] = {
                 kOneLayoutOfFiles),
     satisfied(kCheckpoints, "--verify-integrity", kSwitch,
               "every file of a checkpoint is compared with its digest when it is opened"),
-    refused(kCheckpoints, "--save-retain-interval", kInteger,
-            {"old checkpoints go by their number; give --keep-last", kSamePlan}),
     refused(kCheckpoints, "--non-persistent-save-interval", kInteger, kKeepLast),
     refused(kCheckpoints, "--non-persistent-ckpt-type", kText, kKeepLast),
     refused(kCheckpoints, "--non-persistent-global-ckpt-dir", kText, kKeepLast),

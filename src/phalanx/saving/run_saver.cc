@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/checkpoint/housekeeping.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/timing_log.h"
@@ -15,15 +17,28 @@
 #include "phalanx/saving/stored_schedule.h"
 
 namespace phalanx {
+namespace {
+
+// How long the end of a run may wait for the last checkpoint to be read back.
+constexpr std::chrono::seconds kVerifiedAtEnd{5};
+
+}  // namespace
+
 RunSaver::RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listeners)
     : run_(run),
       target_(std::move(target)),
       rank_(rank),
       listeners_(std::move(listeners)),
-      saved_iteration_(target_.last_saved) {}
+      saved_iteration_(target_.last_saved) {
+  if (!target_.directory.empty() && target_.retention.waits_for_verified &&
+      rank_.ranks().world->rank() == 0) {
+    verifier_.emplace(target_.directory);
+  }
+}
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
-  if (target_.directory.empty() || saved_iteration_ == state.iteration) return;
+  if (target_.directory.empty()) return;
+  if (saved_iteration_ == state.iteration) return verify(occasion);
   const std::string directory = target_.directory.string();
   const std::optional<std::string> reason = save_on_all(state);
   if (!reason) {
@@ -35,7 +50,7 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
                                  state.iteration, directory, times),
                      fmt::format("checkpoint saved: {}/{}", directory,
                                  iteration_directory_name(state.iteration))});
-    return;
+    return verify(occasion);
   }
   ++failures_;
   const bool ends = occasion == Occasion::kLeaving || failures_ == kFailuresInARow;
@@ -61,6 +76,20 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
                     ? fmt::format(", nor the {} before it", kFailuresInARow - 1)
                     : std::string(),
                 *reason, last_good);
+}
+
+// What was saved is read back while the run goes on, and the last one, if that is soon, before it
+// ends.
+void RunSaver::verify(Occasion occasion) {
+  if (!verifier_) return;
+  verifier_->look();
+  if (occasion == Occasion::kLeaving) {
+    verifier_->finish(kVerifiedAtEnd);
+    prune(target_.directory, run_.identity.start, saved_iteration_, target_.retention);
+  }
+  for (std::string& fault : verifier_->take_faults()) {
+    listeners_.note({RunNote::Kind::kWarning, saved_iteration_, std::move(fault)});
+  }
 }
 
 std::optional<std::string> RunSaver::save_on_all(const RunState& state) {
@@ -110,7 +139,7 @@ std::string RunSaver::save_on_first(const std::function<void()>& serve,
   expect_own_directory("begin");
   try {
     save({.directory = target_.directory,
-          .keep_last = target_.retention.keep_last,
+          .retention = target_.retention,
           .copies = run_.inputs.copies,
           .before_step = expect_own_directory});
   } catch (const DirectoryLostError&) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
+#include "phalanx/checkpoint/background_verifier.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rank/rank.h"
@@ -67,6 +68,7 @@ class RunSaver {
   // The reason where it failed on any rank; only the first one knows the text.
   std::optional<std::string> save_on_all(const RunState& state);
   Manifest manifest_of(const RunState& state) const;
+  void verify(Occasion occasion);
 
   const SavedRun run_;
   const SaveTarget target_;
@@ -75,6 +77,8 @@ class RunSaver {
   std::int64_t saved_iteration_;  // -1: none
   std::int64_t saves_ = 0;        // begun, with parts
   int failures_ = 0;              // in a row
+  // Of the first rank; empty where nothing is read back.
+  std::optional<BackgroundVerifier> verifier_;
 };
 
 }  // namespace phalanx

@@ -7,13 +7,17 @@
 #include <optional>
 
 #include "phalanx/checkpoint/directory_lock.h"
+#include "phalanx/checkpoint/retention.h"
+#include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 
-// Which checkpoints stay after a save.
-struct Retention {
-  int keep_last = 3;  // this many, the new one included; 0: all
-};
+// That of --save.
+inline Retention retention_of(const RunConfig& run) {
+  return {.keep_last = static_cast<int>(run.keep_last),
+          .keep_every = run.keep_every,
+          .waits_for_verified = !run.no_verify_saves};
+}
 
 struct SaveTarget {
   std::filesystem::path directory;  // empty: nothing is saved

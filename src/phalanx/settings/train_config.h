@@ -272,6 +272,8 @@ struct RunConfig {
   bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
   std::int64_t keep_last = 3;
+  std::int64_t keep_every = 0;             // iterations whose multiples stay, too; 0: none
+  bool no_verify_saves = false;            // checkpoints are not read back after they are saved
   std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
   // How often this job was started again, and by which launchers; read from the environment.

@@ -152,7 +152,7 @@ SavedRun RunSetup::saved_run() const {
 
 SaveTarget RunSetup::save_target() const {
   return {.directory = config.run.save,
-          .retention = {.keep_last = static_cast<int>(config.run.keep_last)},
+          .retention = retention_of(config.run),
           .lock = &lock,
           .last_saved = identity.is_resumed ? loaded->iteration : -1};
 }
