@@ -6,12 +6,14 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/base/random_access_file.h"
 #include "phalanx/checkpoint/coverage.h"
 #include "phalanx/checkpoint/part_index.h"
@@ -86,6 +88,10 @@ class PartTensors final : public StoredTensors {
     if (verify == Verify::kWeights) verify_weights();
   }
 
+  // Each block has a digest, so any reader can read any block.
+  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const override;
+  std::unique_ptr<ChunkReader> chunk_reader() const override;
+
   void read(const Manifest::Entry& entry, const MatrixBox& box,
             std::span<std::byte> to) const override {
     check_read(entry, box, to);
@@ -116,6 +122,8 @@ class PartTensors final : public StoredTensors {
   }
 
  private:
+  class Chunks;
+
   void add(const Manifest::Part& part) {
     PartIndex index = read_index(directory_, manifest_, part);
     const fs::path path = directory_ / part_data_name(part.rank);
@@ -219,13 +227,18 @@ class PartTensors final : public StoredTensors {
   }
 
   Block read_block(std::size_t part, std::int64_t number) const {
+    Block block(static_cast<std::size_t>(data_[part].bytes_of(number)));
+    read_block(part, number, block);
+    return block;
+  }
+
+  void read_block(std::size_t part, std::int64_t number, std::span<std::byte> block) const {
     const Data& data = data_[part];
-    Block block(static_cast<std::size_t>(data.bytes_of(number)));
     const std::int64_t begin = number * data.block_bytes;
     data.file.read(begin, block);
     const std::uint64_t digest = xxh3(block);
     const std::uint64_t expected = data.blocks[static_cast<std::size_t>(number)];
-    if (digest == expected) return block;
+    if (digest == expected) return;
     throw DataError("{}: block {} is damaged ({}): its digest is {}, the index says {}",
                     data.file.path().string(), number,
                     tensor_at(part, begin, begin + std::ssize(block)), digest_to_text(digest),
@@ -255,6 +268,81 @@ class PartTensors final : public StoredTensors {
   mutable std::shared_ptr<const Block> last_;
   mutable std::pair<std::size_t, std::int64_t> last_place_;
 };
+
+// The elements [begin, end) of a box, row-major, as boxes.
+std::vector<MatrixBox> boxes_of_elements(const MatrixBox& box, std::int64_t begin,
+                                         std::int64_t end) {
+  std::vector<MatrixBox> boxes;
+  while (begin < end) {
+    const std::int64_t row = begin / box.columns, column = begin % box.columns;
+    const bool is_whole = column == 0 && end - begin >= box.columns;
+    const MatrixBox next{
+        .row = box.row + row,
+        .column = box.column + column,
+        .rows = is_whole ? (end - begin) / box.columns : 1,
+        .columns = is_whole ? box.columns : std::min(box.columns - column, end - begin)};
+    boxes.push_back(next);
+    begin += next.count();
+  }
+  return boxes;
+}
+
+std::vector<StoredUnit> PartTensors::units(std::span<const Manifest::Entry* const> wanted) const {
+  std::map<std::pair<std::size_t, std::int64_t>, StoredChunk> chunks;  // by part and block
+  for (const Manifest::Entry* entry : wanted) {
+    const std::int64_t size = size_of(entry->dtype);
+    for (const StoredBox& stored : stored_.at(entry->name)) {
+      const std::int64_t block_bytes = data_[stored.part].block_bytes;
+      const std::int64_t count = stored.box.count();
+      for (std::int64_t done = 0; done < count;) {
+        const std::int64_t at = stored.offset + done * size;
+        const std::int64_t number = at / block_bytes;
+        // An element on the edge of two blocks belongs to the first one.
+        const std::int64_t rest = (number + 1) * block_bytes - at;
+        const std::int64_t end = std::min(count, done + ceil_div(rest, size));
+        StoredChunk& chunk = chunks[{stored.part, number}];
+        chunk.bytes = std::max(chunk.bytes, data_[stored.part].bytes_of(number));
+        std::int64_t offset = at - number * block_bytes;
+        for (const MatrixBox& box : boxes_of_elements(stored.box, done, end)) {
+          chunk.pieces.push_back({.entry = entry, .box = box, .offset = offset});
+          offset += box.count() * size;
+        }
+        chunk.bytes = std::max(chunk.bytes, offset);
+        done = end;
+      }
+    }
+  }
+  std::vector<StoredUnit> units;
+  for (auto& [place, chunk] : chunks) {
+    std::tie(chunk.source, chunk.number) = place;
+    units.push_back({std::move(chunk)});
+  }
+  return units;
+}
+
+class PartTensors::Chunks final : public ChunkReader {
+ public:
+  explicit Chunks(const PartTensors& tensors) : tensors_(tensors) {}
+
+  void read(const StoredChunk& chunk, std::span<std::byte> to) override {
+    const Data& data = tensors_.data_[chunk.source];
+    const std::int64_t block = data.bytes_of(chunk.number);
+    tensors_.read_block(chunk.source, chunk.number, to.first(static_cast<std::size_t>(block)));
+    bytes_read_ += block;
+    if (chunk.bytes == block) return;
+    // The rest of an element on the edge.
+    const Block next = tensors_.read_block(chunk.source, chunk.number + 1);
+    bytes_read_ += std::ssize(next);
+    std::memcpy(to.data() + block, next.data(), static_cast<std::size_t>(chunk.bytes - block));
+  }
+
+ private:
+  const PartTensors& tensors_;
+};
+
+std::unique_ptr<ChunkReader> PartTensors::chunk_reader() const {
+  return std::make_unique<Chunks>(*this);
+}
 
 }  // namespace
 

@@ -88,6 +88,10 @@ constexpr TrainFlag kRunRows[] = {
         "Every rank writes its own part of a checkpoint, all at the same time (checkpoint "
         "consolidate makes whole tensors of them)",
         {.needs = "--save"}),
+    works<&RunConfig::no_ckpt_fully_parallel_load>(
+        kCheckpoints, "--no-ckpt-fully-parallel-load",
+        "Each rank reads all that it needs of a checkpoint, instead of a share that it sends to "
+        "the others"),
     works<&RunConfig::no_load_optim>(kCheckpoints, "--no-load-optim", "Load weights only",
                                      {.needs = "--load"}),
     works<&RunConfig::finetune>(kCheckpoints, "--finetune",

@@ -86,8 +86,8 @@ constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(
         kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
         "the first rank writes the whole checkpoint, unless --ckpt-fully-parallel-save is given"),
-    passed_over(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
-                "every rank reads from the files what it needs, no more"),
+    satisfied(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
+              "each rank reads its share, unless --no-ckpt-fully-parallel-load is given"),
     passed_over(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
                 "there is nothing about a save that could be kept for the next"),
     with_choices("assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all "

@@ -44,6 +44,8 @@ class Rank final {
   // After weights came from elsewhere (a checkpoint without main parameters): zero moments, no
   // gradient slots in use.
   void initialise_optimizer() { states_.optimizer().initialise(context_); }
+  // From now on an exception that ends this rank is not its failure: it ends all ranks.
+  void end_together() { ends_together_ = true; }
   void initialise_gradients() { states_.gradients().initialise(context_); }
 
   // Runs as many iterations as there are schedules, all of one batch, after which the pipeline is
@@ -109,6 +111,7 @@ class Rank final {
  private:
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
+  bool ends_together_ = false;
   const RankCommunicators& ranks_;
   TensorRegion region_;
   Context context_;

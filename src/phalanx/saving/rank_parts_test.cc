@@ -11,8 +11,7 @@
 #include "phalanx/checkpoint/consolidate.h"
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/disk/test_support.h"
-#include "phalanx/rules/resolve.h"
-#include "phalanx/train/test_support.h"
+#include "phalanx/saving/pattern_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -22,37 +21,10 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing_support::AlteringEngine;
+using testing_support::pattern;
+using testing_support::resolved;
 
 constexpr const char* kEpoch = "0123456789abcdef0123456789abcdef.1.1";
-
-TrainConfig resolved(const Layout& layout, bool bf16) {
-  TrainConfig c =
-      with_flags({},
-                 "--num-layers 2 --hidden-size 32 --num-attention-heads 4 "
-                 "--max-position-embeddings 24 --seq-length 24 --make-vocab-size-divisible-by 32 "
-                 "--micro-batch-size 1 --threads-per-rank 1");
-  c.model.bf16 = bf16;
-  c = with_layout(c, layout);
-  // Buckets of blocks: shards begin and end amid parameters and rows.
-  c.layout.ddp_bucket_size = 5000;
-  resolve(c, false);
-  return c;
-}
-
-// The bytes of a global tensor, all finite: they tell every element and tensor from its neighbours.
-std::vector<std::byte> pattern(std::string_view name, DType dtype, const Shape& shape) {
-  const auto count = static_cast<std::size_t>(shape.count());
-  std::vector<float> values(count);
-  std::size_t seed = 0;
-  for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<float>((i * 40503U + seed) % 1'000'003) / 7.0F;
-  }
-  std::vector<std::byte> bytes(count * static_cast<std::size_t>(size_of(dtype)));
-  convert_elements(DType::kF32, std::as_bytes(std::span(values)).data(), dtype, bytes.data(),
-                   shape.count());
-  return bytes;
-}
 
 class RankPartsTest : public RunTest {
  protected:

@@ -21,7 +21,8 @@ using testing::IsEmpty;
 class SecondPlacesTest : public RunTest {
  protected:
   TrainConfig saving(const std::string& save, const std::string& flags) const {
-    return with_flags(config(save), "--save-interval 2 --lr-decay-iters 6 --overwrite false " + flags);
+    return with_flags(config(save),
+                      "--save-interval 2 --lr-decay-iters 6 --overwrite false " + flags);
   }
   std::string copying() const { return "--save-copy-interval 3 --save-copy " + path("copy") + " "; }
   static std::string not_lasting() {

@@ -266,11 +266,13 @@ struct RunConfig {
   std::string pretrained_checkpoint;  // used if --load has nothing: a new run from these weights
   std::int64_t ckpt_step = 0;
   bool no_save_optim = false;
-  bool ckpt_fully_parallel_save = false;  // every rank writes what it has
+  bool ckpt_fully_parallel_save = false;     // every rank writes what it has
+  bool no_ckpt_fully_parallel_load = false;  // each rank reads all that it needs
   bool no_load_optim = false;
   bool finetune = false;
   bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
+  std::int64_t memory_snapshot_interval = 0;  // iterations; 0: no snapshots in memory
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;   // iterations whose multiples stay, too; 0: none
   bool no_verify_saves = false;  // checkpoints are not read back after they are saved
@@ -284,6 +286,7 @@ struct RunConfig {
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
   // How often this job was started again, and by which launchers; read from the environment.
   std::int64_t restarts = 0;  // the largest of their counts
+  std::string memory_files;   // of `phalanx launch`, for snapshots; read from the environment
   std::vector<JobName> job;
 
   // Validation.

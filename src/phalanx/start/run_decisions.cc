@@ -124,7 +124,8 @@ void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted) 
 // saved. As long as nothing is saved it begins as the first attempt did, from the same checkpoint.
 // Without a record of this job it is the first attempt. Returns the choice, perhaps of an earlier
 // attempt.
-JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
+JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedCheckpoint> refused,
+                            DecidedRun& start) {
   RunDecisions& decisions = start.decisions;
   const fs::path save = given.run.save;
   JobRecord job = begun_by_this_job(given);
@@ -138,10 +139,10 @@ JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
     log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);
   }
   if (!repeats) {
-    start.checkpoint = open_checkpoint(start.config.run);
+    start.checkpoint = open_checkpoint(start.config.run, refused);
   } else if (!job.checkpoint.empty()) {
     start.checkpoint =
-        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true);
+        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true, refused);
   }
   if (start.checkpoint) {
     decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
@@ -155,11 +156,12 @@ JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
 }
 
 // In the leading process.
-DecidedRun decide(const TrainConfig& config, RankRunner& runner) {
+DecidedRun decide(const TrainConfig& config, RankRunner& runner,
+                  std::span<const RefusedCheckpoint> refused) {
   DecidedRun start{
       .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}};
   start.lock = lock_save_directory(config.run);
-  JobRecord job = choose_checkpoint(config, start);
+  JobRecord job = choose_checkpoint(config, refused, start);
   start.decisions.name = random_digits(32);
   start.directory.emplace(start.config.run, start.checkpoint.get(), std::move(job),
                           start.decisions.name);
@@ -207,19 +209,21 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
   } catch (const InputMissingError&) {
     refuse("is not there");
   }
-  // The first rank has verified the files on its host; every other host verifies its own view once.
+  // Files besides tensors: the first rank has verified them on its host; every other host verifies
+  // its own view once.
   start.checkpoint =
       open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
   return start;
 }
 
 // All processes run through this at the same time.
-DecidedRun decide_together(TrainConfig config, RankRunner& runner) {
+DecidedRun decide_together(TrainConfig config, RankRunner& runner,
+                           std::span<const RefusedCheckpoint> refused) {
   resolve(config, true);
   check_files(config);
   agree(identity_of(config), runner);
   if (runner.leads()) {
-    DecidedRun start = decide(config, runner);
+    DecidedRun start = decide(config, runner, refused);
     const bool is_alone = runner.own_ranks().size() == runner.places().size();
     const bool is_saved = !start.config.run.save.empty() && !is_alone;
     std::optional<JoiningFile> file;
@@ -276,9 +280,10 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
           .name = json.at("name")};
 }
 
-DecidedRun decide_run(TrainConfig config, RankRunner& runner) {
+DecidedRun decide_run(TrainConfig config, RankRunner& runner,
+                      std::span<const RefusedCheckpoint> refused) {
   const auto begin = std::chrono::steady_clock::now();
-  DecidedRun start = decide_together(std::move(config), runner);
+  DecidedRun start = decide_together(std::move(config), runner, refused);
   start.time = std::chrono::steady_clock::now() - begin;
   return start;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "phalanx/ops/measured_device.h"
@@ -40,8 +41,10 @@ struct DecidedRun {
 };
 
 // Called by all processes at the same time, within RankRunner::prepare(). ConfigError (78) where
-// they differ in flags or build, or do not see the same --save and --load.
-DecidedRun decide_run(TrainConfig config, RankRunner& runner);
+// they differ in flags or build, or do not see the same --save and --load. None of `refused` is
+// chosen: the ranks could not read them.
+DecidedRun decide_run(TrainConfig config, RankRunner& runner,
+                      std::span<const RefusedCheckpoint> refused = {});
 
 // ConfigError where the input files of this process differ from the first rank's.
 struct RunInputs;

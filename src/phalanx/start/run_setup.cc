@@ -32,8 +32,9 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 }  // namespace
 
-RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop)
-    : RunSetup(decide_run(given, runner), runner, stop) {}
+RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop,
+                   std::span<const RefusedCheckpoint> refused)
+    : RunSetup(decide_run(given, runner, refused), runner, stop) {}
 
 RunSetup::RunSetup(const TrainConfig& given, const std::function<bool()>& stop)
     : RunSetup(given, *make_thread_runner(static_cast<int>(given.layout.world_size)), stop) {}

@@ -27,9 +27,11 @@ namespace phalanx {
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
   // anything large is allocated. `stop` is asked while the data's order is made, which can take
-  // minutes. Called by all processes at the same time, within RankRunner::prepare().
+  // minutes. Called by all processes at the same time, within RankRunner::prepare(). None of the
+  // checkpoints in `refused` is chosen: the ranks could not read them.
   RunSetup(const TrainConfig& config, RankRunner& runner,
-           const std::function<bool()>& stop = nullptr);
+           const std::function<bool()>& stop = nullptr,
+           std::span<const RefusedCheckpoint> refused = {});
   // For ranks that are threads of this process.
   explicit RunSetup(const TrainConfig& config, const std::function<bool()>& stop = nullptr);
 

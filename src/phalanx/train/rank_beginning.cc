@@ -43,6 +43,8 @@ RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, 
     rank.initialise();
     state.loss_scaler = loss_scaler(setup.config).state();
   }
+  // Not before all ranks have read the checkpoint: it may become another one.
+  if (setup.directory && rank.ranks().world->rank() == 0) setup.directory->claim();
   state.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state.requested = setup.data->counts();
   return state;

@@ -10,7 +10,8 @@ namespace phalanx {
 RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& backend,
                          bool from_checkpoint, const StopToken& stop);
 
-// Loads the checkpoint into the rank, or draws the weights where it is null.
+// Loads the checkpoint into the rank, or draws the weights where it is null. Then the first rank
+// claims --save. UnreadableCheckpoint.
 RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,
                      StepTimers& timers);
 
