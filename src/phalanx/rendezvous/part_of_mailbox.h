@@ -2,6 +2,8 @@
 // The texts of a mailbox whose names begin with a prefix: for users that choose the same names one
 // after another.
 
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -18,6 +20,10 @@ class PartOfMailbox final : public Mailbox {
     whole_.post(prefix_ + name, std::move(text));
   }
   std::string read(const std::string& name) override { return whole_.read(prefix_ + name); }
+  std::optional<std::string> read_unless(const std::stop_token& stop,
+                                         const std::string& name) override {
+    return whole_.read_unless(stop, prefix_ + name);
+  }
   std::optional<std::string> take(const std::string& name) override {
     return whole_.take(prefix_ + name);
   }
