@@ -54,8 +54,10 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
       identity_{.run_id = job_.run_id.empty() ? std::move(name) : job_.run_id} {
   if (save_.empty()) return;
   // --load may also name one iteration of it.
-  identity_.is_resumed = loaded != nullptr && !run.finetune &&
-                         is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
+  identity_.is_resumed =
+      loaded != nullptr && !run.finetune &&
+      (loaded->is_in_memory() ||
+       is_same_directory(absolute_path(loaded->directory()).parent_path(), save_));
   if (identity_.is_resumed) {
     const Manifest& manifest = loaded->manifest();
     if (!manifest.run_id.empty()) identity_.run_id = manifest.run_id;

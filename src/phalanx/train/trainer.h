@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/rendezvous/rank_watch.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/evaluations.h"
 #include "phalanx/train/exit_conditions.h"
@@ -81,6 +82,7 @@ class Trainer {
   ExitConditions exits_;
   StepTrace trace_;
   RunSaver saver_;
+  MemorySnapshots snapshots_;
 };
 
 }  // namespace phalanx
