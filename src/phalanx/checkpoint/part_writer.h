@@ -41,4 +41,8 @@ class PartWriter {
   KeptFile data_;
 };
 
+// The index of pieces that lie one behind the other; the digests of its blocks are to be filled in.
+PartIndex part_index_of(std::string epoch, std::int64_t rank,
+                        const std::vector<PartWriter::Piece>& pieces, std::int64_t block_bytes);
+
 }  // namespace phalanx

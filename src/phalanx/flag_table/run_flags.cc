@@ -105,6 +105,11 @@ constexpr TrainFlag kRunRows[] = {
         kCheckpoints, "--exit-on-missing-checkpoint",
         "Fail where --load has no checkpoint, instead of starting from random",
         {.needs = "--load"}),
+    works<&RunConfig::memory_snapshot_interval>(
+        kCheckpoints, "--memory-snapshot-interval",
+        "Iterations between snapshots in memory of `phalanx launch`, from which a run goes on after "
+        "a rank was killed (0: none); two for each rank",
+        {.range = from_to(0, kMostExact), .needs = "--save"}),
     works<&RunConfig::keep_last>(kCheckpoints, "--keep-last",
                                  "Checkpoints to keep; more stay as long as no newer one was read "
                                  "back from the disk, whole",

@@ -17,7 +17,8 @@ struct MemoryPlan {
   // The most that libraries, the program itself and data that is read ahead may take besides the
   // arenas. It is a bound, not a measurement.
   std::int64_t library_bound = 0;
-  std::int64_t process_bound = 0;  // the part of it that a process takes once for all its ranks
+  std::int64_t snapshot_bytes = 0;  // in memory files of the launcher
+  std::int64_t process_bound = 0;   // the part of it that a process takes once for all its ranks
 
   // The programs of the run, the evaluation last; `bytes` is the most of all of them. `made`: how
   // far the arenas go before the first program.

@@ -58,6 +58,9 @@ class RunSaver {
   // run's any more.
   void save(const RunState& state, Occasion occasion);
 
+  // Of this state, without what is written: tensors, parts, copies.
+  Manifest manifest_of(const RunState& state) const;
+
  private:
   // The reason where it failed; empty otherwise, and on all ranks but the first.
   std::string try_to_save(const RunState& state);
@@ -67,7 +70,6 @@ class RunSaver {
                             const std::function<void()>& give_up);
   // The reason where it failed on any rank; only the first one knows the text.
   std::optional<std::string> save_on_all(const RunState& state);
-  Manifest manifest_of(const RunState& state) const;
   void verify(Occasion occasion);
 
   const SavedRun run_;

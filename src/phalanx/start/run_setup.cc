@@ -10,6 +10,7 @@
 #include "phalanx/base/progress.h"
 #include "phalanx/families/family.h"
 #include "phalanx/rehearsal/memory_check.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/start/imported_parts.h"
@@ -47,6 +48,8 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
+      loads_from_memory(checkpoint && checkpoint->is_in_memory()),
+      loads_from_save(checkpoint && is_saved_in(config.run.save, *checkpoint)),
       identity(std::move(start.decisions.identity)),
       directory(std::move(start.directory)),
       name(std::move(start.decisions.name)),
@@ -127,6 +130,10 @@ void RunSetup::plan_memory(RankRunner& runner) {
     }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }
+  // Snapshots of an earlier attempt lie in memory that the plan counts.
+  if (config.run.memory_snapshot_interval > 0) {
+    needed -= MemoryFiles::inherited(config.run.memory_files, kMemoryFilesVariable).bytes();
+  }
   std::vector<DiskTraffic> traffic;
   for (const RankFacts& facts : ranks) traffic.push_back(facts.disk);
   disk = disk_step(config.layout, traffic,
@@ -155,7 +162,7 @@ SaveTarget RunSetup::save_target() const {
   return {.directory = config.run.save,
           .retention = retention_of(config.run),
           .lock = &lock,
-          .last_saved = identity.is_resumed ? loaded->iteration : -1};
+          .last_saved = identity.is_resumed && loads_from_save ? loaded->iteration : -1};
 }
 
 std::unique_ptr<RunData::Stream> RunSetup::stream(SplitKind kind, std::int64_t consumed,

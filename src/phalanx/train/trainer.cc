@@ -83,7 +83,8 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       second_places_(setup.saved_run(), rank_,
                      {.note = [this](const RunNote& note) { log_.note(note); },
                       .timers = timers_,
-                      .times = [this] { return times_.of_save(); }}) {
+                      .times = [this] { return times_.of_save(); }}),
+      snapshots_(snapshots_of(setup, rank_)) {
   if (is_traced()) reserve_trace();
   scaler_.restore(state_.loss_scaler);
   if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data &&
@@ -137,6 +138,7 @@ RunEnd Trainer::loop() {
       if (const auto end = save_periodically()) return *end;
     }
     second_places_.save(state_);
+    snapshots_.after(state_.iteration, [this] { return saver_.manifest_of(state_); });
   }
   log_.note({RunNote::Kind::kTrained, state_.iteration, "after training is done"});
   saver_.save(state_, RunSaver::Occasion::kLeaving);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/rendezvous/rank_watch.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/second_places.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/evaluations.h"
@@ -83,6 +84,7 @@ class Trainer {
   StepTrace trace_;
   RunSaver saver_;
   SecondPlaces second_places_;
+  MemorySnapshots snapshots_;
 };
 
 }  // namespace phalanx
