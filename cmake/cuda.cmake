@@ -3,9 +3,9 @@
 # cuda_device makes libphalanx_cuda.a and the program check_device; nothing that is built by default depends on it.
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/phalanx/cuda)
-file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/cuda/check/*.cc)
+file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/ops/cuda/check/*.cc)
 list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device)\\.cc$")
-file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/cuda/check/*.cu)
+file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/ops/cuda/check/*.cu)
 # Lines for nvcc in kernels, which another compiler does not know.
 set(cuda_flags -Wno-unknown-pragmas)
 
@@ -28,7 +28,7 @@ if(PHALANX_TESTS)
   add_library(cuda_emulated STATIC $<TARGET_OBJECTS:cuda_machine> src/phalanx/cuda/emulated/lt.cc ${cuda_host} ${cuda_kernels})
   # Kernels have a million threads a second: unoptimised ones a quarter of it.
   target_compile_options(cuda_emulated PRIVATE ${cuda_flags} -O1)
-  target_link_libraries(cuda_emulated PUBLIC phalanx_cuda phalanx_ops PRIVATE phalanx_options)
+  target_link_libraries(cuda_emulated PUBLIC phalanx_cuda PRIVATE phalanx_options)
 
   file(GLOB sources CONFIGURE_DEPENDS src/phalanx/ops/cuda/*_test.cc)
   phalanx_test(cuda_kernels_test ${sources} LIBS phalanx_ops phalanx_ops_reference)
@@ -38,7 +38,7 @@ if(PHALANX_TESTS)
   endforeach()
 
   # The device check on the emulated machine writes what a device must give.
-  add_executable(check_device_emulated EXCLUDE_FROM_ALL src/phalanx/cuda/check/check_device.cc)
+  add_executable(check_device_emulated EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
   target_compile_options(check_device_emulated PRIVATE ${cuda_flags})
   target_link_libraries(check_device_emulated PRIVATE cuda_emulated phalanx_options)
   set_target_properties(check_device_emulated PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
@@ -84,7 +84,7 @@ target_include_directories(cuda_device_library PUBLIC src)
 target_include_directories(cuda_device_library SYSTEM PRIVATE ${cuda_toolkit}/include)
 target_compile_options(cuda_device_library PRIVATE ${cuda_flags})
 target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
-add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/cuda/check/check_device.cc)
+add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
 target_compile_options(check_device PRIVATE ${cuda_flags})
 target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a
                       ${CMAKE_DL_LIBS} Threads::Threads rt)

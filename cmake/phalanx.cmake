@@ -215,7 +215,7 @@ function(phalanx_folders table)
     list(FILTER sources EXCLUDE REGEX "/ops/cuda/")
     set(tests ${sources})
     list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-    list(FILTER sources EXCLUDE REGEX "/cuda/(device|emulated|check)/")
+    list(FILTER sources EXCLUDE REGEX "/cuda/(device|emulated)/")
     # What becomes a shared object of its own is no part of the library.
     list(FILTER sources EXCLUDE REGEX "(_test|/cli/main|/comm/ucx/ucx_wire)\\.cc$")
     set(reference ${sources})

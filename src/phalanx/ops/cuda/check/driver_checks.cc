@@ -1,4 +1,4 @@
-#include "phalanx/cuda/check/checks.h"
+#include "phalanx/ops/cuda/check/checks.h"
 #include "phalanx/ops/cuda/elementwise.h"
 
 namespace phalanx::cuda {

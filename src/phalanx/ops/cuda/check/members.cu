@@ -1,4 +1,4 @@
-#include "phalanx/cuda/check/members-inl.h"
+#include "phalanx/ops/cuda/check/members-inl.h"
 #include "phalanx/cuda/kernel.h"
 
 using namespace phalanx::cuda;

@@ -20,10 +20,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/cuda/check/checks.h"
-#include "phalanx/cuda/check/expected.h"
-#include "phalanx/cuda/check/members-inl.h"
 #include "phalanx/cuda/kernel.h"
+#include "phalanx/ops/cuda/check/checks.h"
+#include "phalanx/ops/cuda/check/expected.h"
+#include "phalanx/ops/cuda/check/members-inl.h"
 
 namespace phalanx::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/cuda/check/workbench.h"
+#include "phalanx/ops/cuda/check/workbench.h"
 
 namespace phalanx::cuda {
 

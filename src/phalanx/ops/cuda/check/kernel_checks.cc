@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/cuda/check/checks.h"
 #include "phalanx/cuda/simt.h"
+#include "phalanx/ops/cuda/check/checks.h"
 #include "phalanx/ops/cuda/column_sums.h"
 #include "phalanx/ops/cuda/dropout.h"
 #include "phalanx/ops/cuda/elementwise.h"

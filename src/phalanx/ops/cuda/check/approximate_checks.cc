@@ -6,10 +6,10 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/philox.h"
-#include "phalanx/cuda/check/checks.h"
-#include "phalanx/cuda/check/members-inl.h"
 #include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/activation.h"
+#include "phalanx/ops/cuda/check/checks.h"
+#include "phalanx/ops/cuda/check/members-inl.h"
 #include "phalanx/ops/cuda/linear.h"
 #include "phalanx/ops/cuda/random.h"
 

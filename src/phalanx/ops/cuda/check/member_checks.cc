@@ -1,7 +1,7 @@
 #include "phalanx/base/numeric.h"
-#include "phalanx/cuda/check/checks.h"
-#include "phalanx/cuda/check/members-inl.h"
 #include "phalanx/cuda/kernel.h"
+#include "phalanx/ops/cuda/check/checks.h"
+#include "phalanx/ops/cuda/check/members-inl.h"
 
 namespace phalanx::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/cuda/check/checks.h"
 #include "phalanx/ops/cuda/activation.h"
+#include "phalanx/ops/cuda/check/checks.h"
 #include "phalanx/ops/cuda/column_sums.h"
 #include "phalanx/ops/cuda/dropout.h"
 #include "phalanx/ops/cuda/elementwise.h"

@@ -1,4 +1,4 @@
-#include "phalanx/cuda/check/expected.h"
+#include "phalanx/ops/cuda/check/expected.h"
 
 #include <fmt/core.h>
 

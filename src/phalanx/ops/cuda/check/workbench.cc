@@ -1,4 +1,4 @@
-#include "phalanx/cuda/check/workbench.h"
+#include "phalanx/ops/cuda/check/workbench.h"
 
 #include <cstring>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/cuda/check/checks.h"
+#include "phalanx/ops/cuda/check/checks.h"
 
 namespace phalanx::cuda {
 
