@@ -10,7 +10,6 @@
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,7 +30,21 @@ namespace {
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kDeviceBytes = std::int64_t{1} << 30;
 
-using Work = std::function<void()>;
+using Work = std::shared_ptr<QueueWork>;
+
+template <typename Function>
+class WorkOf final : public QueueWork {
+ public:
+  explicit WorkOf(Function function) : function_(std::move(function)) {}
+  void run() override { function_(); }
+
+ private:
+  Function function_;
+};
+template <typename Function>
+Work work_of(Function function) {
+  return std::make_shared<WorkOf<Function>>(std::move(function));
+}
 
 // A record of a mark: what comes after it is ordered behind what came before.
 struct Point {
@@ -46,12 +59,13 @@ struct MarkState {
   std::shared_ptr<Point> last;  // null if never recorded
 };
 
+// The host makes it, the queue lets it go: neither touches it in the other's time.
 struct Entry {
   std::string name;
   Work work;                     // of a copy, a set, a launch
   std::shared_ptr<Point> waits;  // may run when it has passed
   std::shared_ptr<Point> records;
-  std::unique_ptr<char> sync = std::make_unique<char>();  // ordered behind who enqueued it
+  char sync = 0;  // ordered behind who enqueued it
 };
 
 struct GraphState {
@@ -61,10 +75,11 @@ struct GraphState {
 struct QueueState {
   int device = 0;
   int number = 0;
-  std::deque<Entry> entries;
+  std::deque<std::unique_ptr<Entry>> entries;
   std::unique_ptr<GraphState> capture;
   void* tsan = nullptr;
   char done = 0;
+  char failed = 0;
 };
 
 struct DeviceState {
@@ -165,14 +180,14 @@ class Driver {
       queue.capture->nodes.emplace_back(std::move(name), std::move(work));
       return;
     }
-    Entry entry;
-    entry.name = std::move(name);
-    entry.work = std::move(work);
+    auto entry = std::make_unique<Entry>();
+    entry->name = std::move(name);
+    entry->work = std::move(work);
     push(queue, std::move(entry));
   }
 
-  void push(QueueState& queue, Entry entry) {
-    tell_release(entry.sync.get());
+  void push(QueueState& queue, std::unique_ptr<Entry> entry) {
+    tell_release(&entry->sync);
     queue.entries.push_back(std::move(entry));
   }
 
@@ -200,7 +215,7 @@ class Driver {
     std::vector<QueueState*> runnable;
     for (const auto& queue : queues) {
       if (!queue || queue->entries.empty()) continue;
-      const auto& waits = queue->entries.front().waits;
+      const auto& waits = queue->entries.front()->waits;
       if (!waits || waits->passed) runnable.push_back(queue.get());
     }
     if (runnable.empty()) return false;
@@ -242,7 +257,7 @@ class Driver {
   }
 
   void run_head(QueueState& queue) {
-    Entry entry = std::move(queue.entries.front());
+    Entry* entry = queue.entries.front().release();
     queue.entries.pop_front();
     ++ran;
     std::exception_ptr error;
@@ -250,25 +265,26 @@ class Driver {
     void* self = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(queue.tsan, __tsan_switch_to_fiber_no_sync);
 #endif
-    tell_acquire(entry.sync.get());
-    if (entry.waits) tell_acquire(&entry.waits->sync);
+    tell_acquire(&entry->sync);
+    if (entry->waits) tell_acquire(&entry->waits->sync);
     try {
-      if (entry.work) entry.work();
+      if (entry->work) entry->work->run();
     } catch (...) {
       error = std::current_exception();
+      tell_release(&queue.failed);
     }
-    if (entry.records) {
-      entry.records->passed = true;
-      entry.records->time = ran;
-      tell_release(&entry.records->sync);
+    if (entry->records) {
+      entry->records->passed = true;
+      entry->records->time = ran;
+      tell_release(&entry->records->sync);
     }
-    // What the entry holds is let go where it ran.
-    entry = Entry();
+    delete entry;
     tell_release(&queue.done);
 #if PHALANX_TSAN
     __tsan_switch_to_fiber(self, __tsan_switch_to_fiber_no_sync);
 #endif
     if (!error) return;
+    tell_acquire(&queue.failed);
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& fault) {
@@ -282,7 +298,7 @@ class Driver {
     for (const auto& queue : queues) {
       if (!queue || queue->entries.empty()) continue;
       text += fmt::format("{}queue {} of device {} is at {}", text.empty() ? "" : ", ",
-                          queue->number, queue->device, queue->entries.front().name);
+                          queue->number, queue->device, queue->entries.front()->name);
     }
     return text.empty() ? "the queues are empty" : text;
   }
@@ -445,9 +461,9 @@ void record(Queue queue, Mark mark) {
   MarkState& mark_state = driver.mark(mark);
   driver.refuse_capture(state, "a record");
   mark_state.last = std::make_shared<Point>();
-  Entry entry;
-  entry.name = fmt::format("the record of mark {}", mark.id);
-  entry.records = mark_state.last;
+  auto entry = std::make_unique<Entry>();
+  entry->name = fmt::format("the record of mark {}", mark.id);
+  entry->records = mark_state.last;
   driver.push(state, std::move(entry));
 }
 
@@ -458,9 +474,9 @@ void wait(Queue queue, Mark mark) {
   const MarkState& mark_state = driver.mark(mark);
   driver.refuse_capture(state, "a wait");
   if (!mark_state.last) return;
-  Entry entry;
-  entry.name = fmt::format("a wait for mark {}", mark.id);
-  entry.waits = mark_state.last;
+  auto entry = std::make_unique<Entry>();
+  entry->name = fmt::format("a wait for mark {}", mark.id);
+  entry->waits = mark_state.last;
   driver.push(state, std::move(entry));
 }
 
@@ -532,13 +548,13 @@ void copy_rows(Queue queue, void* to, std::int64_t to_pitch, const void* from,
   PHALANX_CHECK(to_pitch >= bytes && from_pitch >= bytes, "rows of {} bytes overlap", bytes);
   driver.check_range("a copy to a range", to, (rows - 1) * to_pitch + bytes);
   driver.check_range("a copy from a range", from, (rows - 1) * from_pitch + bytes);
-  driver.add(state, fmt::format("a copy of {} x {} bytes", rows, bytes), [=] {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::memmove(static_cast<std::byte*>(to) + r * to_pitch,
-                   static_cast<const std::byte*>(from) + r * from_pitch,
-                   static_cast<std::size_t>(bytes));
-    }
-  });
+  driver.add(state, fmt::format("a copy of {} x {} bytes", rows, bytes), work_of([=] {
+               for (std::int64_t r = 0; r < rows; ++r) {
+                 std::memmove(static_cast<std::byte*>(to) + r * to_pitch,
+                              static_cast<const std::byte*>(from) + r * from_pitch,
+                              static_cast<std::size_t>(bytes));
+               }
+             }));
 }
 
 void set_bytes(Queue queue, void* to, int value, std::int64_t bytes) {
@@ -550,7 +566,7 @@ void set_bytes(Queue queue, void* to, int value, std::int64_t bytes) {
   driver.check_range("a fill", to, bytes);
   PHALANX_CHECK(driver.is_device_memory(to), "a fill of memory of the host");
   driver.add(state, fmt::format("a fill of {} bytes", bytes),
-             [=] { std::memset(to, value, static_cast<std::size_t>(bytes)); });
+             work_of([=] { std::memset(to, value, static_cast<std::size_t>(bytes)); }));
 }
 
 void launch(Queue queue, const Kernel& kernel, Grid grid, BlockShape shape, const void* params,
@@ -566,9 +582,9 @@ void launch(Queue queue, const Kernel& kernel, Grid grid, BlockShape shape, cons
   std::vector<Chunk> copied((params_bytes + 15) / 16);
   std::memcpy(copied.data(), bytes, params_bytes);
   driver.add(state, kernel.name,
-             [&kernel, grid, shape, copied = std::move(copied), number = state.number] {
+             work_of([&kernel, grid, shape, copied = std::move(copied), number = state.number] {
                emulated_machine().run(kernel, grid, shape, copied.data(), number);
-             });
+             }));
 }
 
 void begin_capture(Queue queue) {
@@ -604,7 +620,7 @@ void give_back(Graph graph) noexcept {
   if (graph.id > 0 && graph.id <= driver.graphs.size()) driver.graphs[graph.id - 1].reset();
 }
 
-void enqueue_work(Queue queue, std::string name, std::function<void()> work) {
+void enqueue_work(Queue queue, std::string name, std::shared_ptr<QueueWork> work) {
   Driver& driver = Driver::get();
   const Lock lock(driver.mutex);
   driver.add(driver.queue(queue), std::move(name), std::move(work));

@@ -66,13 +66,14 @@ class Driver : public testing::Test {
     return numbers;
   }
 
-  // How many of 100 runs in each order have a wrong result.
+  // How many runs of a hundred in each order have a wrong result; fewer where reports take long.
+  static constexpr int kRuns = kUnderThreadSanitizer ? 10 : 100;
   template <typename Run>
-  static std::vector<int> wrong_of_100(const Run& run) {
+  static std::vector<int> wrong_runs(const Run& run) {
     std::vector<int> wrong;
     for (const QueueOrder order : {QueueOrder::kFirst, QueueOrder::kLast, QueueOrder::kAny}) {
       int count = 0;
-      for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      for (std::uint64_t seed = 0; seed < kRuns; ++seed) {
         reset_driver();
         set_queue_order(order, seed);
         if (!run()) ++count;
@@ -106,16 +107,16 @@ bool copies_compute_copies(bool waits) {
 }
 
 TEST_F(Driver, OrdersQueuesByMarks) {
-  EXPECT_THAT(wrong_of_100([] { return copies_compute_copies(true); }),
+  EXPECT_THAT(wrong_runs([] { return copies_compute_copies(true); }),
               testing::ElementsAre(0, 0, 0));
   EXPECT_EQ(take_races(), 0);
 }
 
 TEST_F(Driver, AMissingWaitIsSeen) {
-  const std::vector<int> wrong = wrong_of_100([] { return copies_compute_copies(false); });
+  const std::vector<int> wrong = wrong_runs([] { return copies_compute_copies(false); });
   EXPECT_EQ(wrong[0], 0);
-  EXPECT_EQ(wrong[1], 100);
-  EXPECT_GT(wrong[2], 20);
+  EXPECT_EQ(wrong[1], kRuns);
+  EXPECT_GT(wrong[2], kRuns / 5);
   // Also in the order in which the result is right.
   if (kUnderThreadSanitizer) {
     take_races();
@@ -137,7 +138,7 @@ TEST_F(Driver, AReadOfTheHostWithoutAWaitIsSeen) {
     wait_host(queue);
     return right;
   };
-  EXPECT_THAT(wrong_of_100(run), testing::ElementsAre(100, 100, 100));
+  EXPECT_THAT(wrong_runs(run), testing::ElementsAre(kRuns, kRuns, kRuns));
 }
 
 TEST_F(Driver, PinnedMemoryThatIsUsedAgainTooEarlyIsSeen) {
@@ -158,10 +159,10 @@ TEST_F(Driver, PinnedMemoryThatIsUsedAgainTooEarlyIsSeen) {
     wait_host(first);
     return back[0] == 0;
   };
-  const std::vector<int> wrong = wrong_of_100(run);
+  const std::vector<int> wrong = wrong_runs(run);
   EXPECT_EQ(wrong[0], 0);
-  EXPECT_EQ(wrong[1], 100);
-  EXPECT_GT(wrong[2], 20);
+  EXPECT_EQ(wrong[1], kRuns);
+  EXPECT_GT(wrong[2], kRuns / 5);
   if (kUnderThreadSanitizer) {
     take_races();
     reset_driver();
@@ -196,6 +197,7 @@ TEST_F(Driver, RefusesWhatNoProgramMayDo) {
 using DriverDeathTest = Driver;
 TEST_F(DriverDeathTest, MemoryOfADeviceIsClosedToTheHost) {
   volatile std::int32_t* x = device_numbers();
+  if (kUnderThreadSanitizer) GTEST_SKIP() << "it ends a program in a way of its own";
   EXPECT_DEATH(x[0] = 1, "");
 }
 

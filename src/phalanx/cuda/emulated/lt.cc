@@ -75,6 +75,28 @@ void compute(const LtProduct& p, const LtOperands& o) {
   }
 }
 
+class Multiplication final : public QueueWork {
+ public:
+  Multiplication(const LtProduct& product, const LtOperands& operands, std::byte* workspace,
+                 std::int64_t workspace_bytes)
+      : product_(product),
+        operands_(operands),
+        workspace_(workspace),
+        workspace_bytes_(workspace_bytes) {}
+
+  void run() override {
+    // It may hold anything afterwards.
+    std::memset(workspace_, 0xff, static_cast<std::size_t>(workspace_bytes_));
+    compute(product_, operands_);
+  }
+
+ private:
+  LtProduct product_;
+  LtOperands operands_;
+  std::byte* workspace_;
+  std::int64_t workspace_bytes_;
+};
+
 }  // namespace
 
 class Lt::Body {
@@ -108,11 +130,8 @@ void Lt::multiply(Queue queue, const LtProduct& product, const LtAlgorithm& algo
   check_address("D", operands.d);
   if (product.bias) check_address("the bias", operands.bias);
   check_address("the workspace", workspace);
-  enqueue_work(queue, "a product", [=, bytes = workspace_bytes()] {
-    // It may hold anything afterwards.
-    std::memset(workspace, 0xff, static_cast<std::size_t>(bytes));
-    compute(product, operands);
-  });
+  enqueue_work(queue, "a product",
+               std::make_shared<Multiplication>(product, operands, workspace, workspace_bytes()));
 }
 
 }  // namespace phalanx::cuda

@@ -131,7 +131,13 @@ class Machine::Body {
   std::uint64_t seed = 0;
   bool backwards = false;
   std::vector<BarrierPlace> dropped;
-  std::vector<BarrierPlace> places;
+  struct Noted {
+    const char* file;
+    int line;
+    const char* kind;
+  };
+  std::array<Noted, 256> noted{};
+  int noted_count = 0;
   std::int64_t conflicts = 0;
   std::int64_t switches = 0;
 
@@ -169,6 +175,8 @@ class Machine::Body {
     for (const auto& [memory, bytes] : used_) munmap(memory, bytes);
     used_.clear();
     if (failed_) {
+      tell_acquire(&failed_);
+      end_abandoned();
       make_new_ = true;
       throw InternalError("{}, block ({}, {}, {}): {}", kernel.name, block_[0], block_[1],
                           block_[2], failure_);
@@ -465,6 +473,18 @@ class Machine::Body {
     go(unit.fiber, next->fiber);
   }
 
+  // What threads did that were left in the middle happened before what comes.
+  void end_abandoned() {
+#if PHALANX_TSAN
+    for (auto& unit : team_->units) {
+      __tsan_switch_to_fiber(unit->fiber.tsan, __tsan_switch_to_fiber_no_sync);
+      tell_release(&team_->end);
+      __tsan_switch_to_fiber(host_.tsan, __tsan_switch_to_fiber_no_sync);
+    }
+    tell_acquire(&team_->end);
+#endif
+  }
+
   void describe_standstill() {
     for (int i = 0; i < shape_.threads; ++i) {
       const Unit& unit = *team_->units[static_cast<std::size_t>(i)];
@@ -480,17 +500,19 @@ class Machine::Body {
 
   [[noreturn]] void abandon() {
     failed_ = true;
+    tell_release(&failed_);  // the message
     go(current_->fiber, host_);
     __builtin_unreachable();
   }
 
+  // Without memory from the heap, and without functions that ThreadSanitizer looks at.
   void note(const char* kind, const char* file, int line) {
-    if (file == noted_file_ && line == noted_line_) return;
-    noted_file_ = file;
-    noted_line_ = line;
-    BarrierPlace place{std::string(last_part(file)), line, kind};
-    if (std::find(places.begin(), places.end(), place) == places.end()) {
-      places.push_back(std::move(place));
+    for (int i = 0; i < noted_count; ++i) {
+      const Noted& other = noted[static_cast<std::size_t>(i)];
+      if (other.line == line && other.file == file && other.kind == kind) return;
+    }
+    if (noted_count < static_cast<int>(noted.size())) {
+      noted[static_cast<std::size_t>(noted_count++)] = {file, line, kind};
     }
   }
 
@@ -530,8 +552,6 @@ class Machine::Body {
 
   bool failed_ = false;
   std::string failure_;
-  const char* noted_file_ = nullptr;
-  int noted_line_ = 0;
 };
 
 Machine::Body* Machine::Body::running = nullptr;
@@ -543,8 +563,14 @@ void Machine::set_backwards(bool backwards) { body_->backwards = backwards; }
 void Machine::drop(const BarrierPlace& place) { body_->dropped.push_back(place); }
 void Machine::drop_nothing() { body_->dropped.clear(); }
 std::vector<BarrierPlace> Machine::take_places() {
-  body_->noted_file_ = nullptr;
-  return std::exchange(body_->places, {});
+  std::vector<BarrierPlace> places;
+  const int count = std::exchange(body_->noted_count, 0);
+  for (int i = 0; i < count; ++i) {
+    const Body::Noted& noted = body_->noted[static_cast<std::size_t>(i)];
+    BarrierPlace place{std::string(last_part(noted.file)), noted.line, noted.kind};
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+  return places;
 }
 std::int64_t Machine::take_conflicts() { return std::exchange(body_->conflicts, 0); }
 std::int64_t Machine::take_switches() { return std::exchange(body_->switches, 0); }
