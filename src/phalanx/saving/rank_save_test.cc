@@ -1,17 +1,22 @@
 // Every rank writes its own part of a checkpoint: the parts hold what whole tensors hold, under
 // every layout, and a rank that cannot write ends that save alone.
 
-#include "phalanx/saving/rank_parts.h"
+#include "phalanx/saving/rank_save.h"
 
 #include <gmock/gmock.h>
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "phalanx/checkpoint/consolidate.h"
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/disk/test_support.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/rules/resolve.h"
+#include "phalanx/saving/gathered_tensors.h"
+#include "phalanx/saving/leading_save.h"
+#include "phalanx/saving/part_contents.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -54,11 +59,12 @@ std::vector<std::byte> pattern(std::string_view name, DType dtype, const Shape& 
   return bytes;
 }
 
-class RankPartsTest : public RunTest {
+class RankSaveTest : public RunTest {
  protected:
   // Each rank fills what it has of every tensor, and writes it.
   void save(const TrainConfig& config, std::int64_t iteration, bool with_optimizer = true,
             const std::function<EngineMaker(int rank)>& engine_of = nullptr) const {
+    LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       for (const ContributedTensor& tensor : contributed_tensors(rank, true, Writers::kAll)) {
         const auto& info = tensor.info;
@@ -68,16 +74,30 @@ class RankPartsTest : public RunTest {
         }
       }
       const int number = rank.ranks().world->rank();
-      RankParts parts(rank, with_optimizer, path("save"), kEpoch,
-                      engine_of ? engine_of(number) : make_engine);
-      if (number > 0) return parts.serve();
-      try {
-        save_checkpoint({.directory = path("save")}, testing_support::example_manifest(iteration),
-                        parts);
-      } catch (const OutputError& error) {
-        failure_ = error.what();
-        parts.give_up();
+      const auto tiles = saved_tiles(rank, with_optimizer);
+      BackgroundSaving saving{.mailbox = &mailbox, .stalled_after = stalled_after_};
+      if (engine_of) saving.make = engine_of(number);
+      RankSave own(
+          {.rank = number,
+           .directory = path("save"),
+           .epoch = kEpoch,
+           .pieces = part_pieces(rank, tiles),
+           .snapshot = std::make_shared<TileSnapshot>(
+               rank, tiles, Tensor{}, TileSnapshot::Waiting{.stalled_after = stalled_after_})},
+          saving);
+      std::optional<LeadingSave> leading;
+      if (number == 0) {
+        leading.emplace(LeadingSave::Task{.options = {.directory = path("save")},
+                                          .manifest = testing_support::example_manifest(iteration),
+                                          .tensors = tensors_in_parts(rank, with_optimizer),
+                                          .epoch = kEpoch,
+                                          .ranks = rank.ranks().world->size()},
+                        saving);
       }
+      const SaveVerdict verdict = own.wait(leading ? &*leading : nullptr);
+      EXPECT_EQ(verdict.is_saved, verdict.reason.empty());
+      if (number == 0) failure_ = verdict.reason;
+      rank.ranks().world->barrier(rank.context());
     });
   }
   void expect_pattern(const CheckpointReader& reader) const {
@@ -104,9 +124,10 @@ class RankPartsTest : public RunTest {
   }
 
   mutable std::string failure_;
+  std::chrono::milliseconds stalled_after_ = std::chrono::minutes(1);
 };
 
-TEST_F(RankPartsTest, AreTheRunInEveryLayout) {
+TEST_F(RankSaveTest, AreTheRunInEveryLayout) {
   for (const bool bf16 : {false, true}) {
     for (const Layout& layout :
          {Layout{}, Layout{.tensor = 4}, Layout{.data = 3}, Layout{.data = 3, .sharded = true},
@@ -141,7 +162,7 @@ TEST_F(RankPartsTest, AreTheRunInEveryLayout) {
 }
 
 // Copies of the states share the work, also where training cuts nothing.
-TEST_F(RankPartsTest, CopiesWriteAShareEach) {
+TEST_F(RankSaveTest, CopiesWriteAShareEach) {
   save(resolved({.data = 3}, false), 1);
   const CheckpointReader reader = CheckpointReader::open(path("save"));
   std::int64_t most = 0, all = 0;
@@ -152,7 +173,7 @@ TEST_F(RankPartsTest, CopiesWriteAShareEach) {
   EXPECT_LT(most, all / 2);
 }
 
-TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
+TEST_F(RankSaveTest, ARankThatCannotWriteEndsThatSaveAlone) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2, .zero = 1}, false);
   save(config, 1);
   for (const int failing : {0, 2}) {
@@ -167,9 +188,7 @@ TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
     });
     EXPECT_THAT(failure_, AllOf(HasSubstr(fmt::format("part-{:05d}.bin", failing)),
                                 HasSubstr("No space left on device")));
-    if (failing > 0) {
-      EXPECT_THAT(failure_, HasSubstr("rank 2: "));
-    }
+    EXPECT_THAT(failure_, HasSubstr(fmt::format("rank {}: ", failing)));
     // Nothing of it is left.
     EXPECT_THAT(iterations("save"), ElementsAre(1));
     EXPECT_EQ(names().size(), 2U);  // and the tracker
@@ -180,14 +199,14 @@ TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
 }
 
 // A save that fails before anything is written: the others do not wait for ever.
-TEST_F(RankPartsTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
+TEST_F(RankSaveTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
   fs::create_directories(path("save") + "/iter_0000002");
   save(resolved({.data = 2}, false), 2);
   EXPECT_THAT(failure_, HasSubstr("is there and not a checkpoint of Phalanx"));
 }
 
 // Runs: what they save in parts is what they save whole, and they go on from it to the bit.
-TEST_F(RankPartsTest, RunsGoOnFromParts) {
+TEST_F(RankSaveTest, RunsGoOnFromParts) {
   struct Case {
     Layout layout;
     const char* flags;
