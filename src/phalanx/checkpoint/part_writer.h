@@ -31,6 +31,9 @@ class PartWriter {
 
   // The bytes of the pieces, in their order, each box row-major. OutputError.
   void write(std::span<const std::byte> bytes) { data_.write(bytes); }
+  // The same without a copy (KeptFile). OutputError.
+  std::span<std::byte> room() { return data_.room(); }
+  void fill(std::int64_t bytes) { data_.fill(bytes); }
   // To be called when all bytes are written (else InternalError): both files are on disk, the
   // directory is not synced yet. The manifest's entry. OutputError.
   Manifest::Part finish();

@@ -1,16 +1,19 @@
 #include "phalanx/rehearsal/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/data_parallel/pieces.h"
 #include "phalanx/rank/reading_ahead.h"
+#include "phalanx/rank/saved_tiles.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -94,7 +97,20 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .transfers = rehearsal.transfers,
                   .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
+  if (config.run.async_save) {
+    plan.saved_bytes = most_saved_bytes(rank, !config.run.no_save_optim);
+    reserve_snapshot(plan, std::llround(config.run.snapshot_fraction.value_or(0.0) *
+                                        static_cast<double>(plan.saved_bytes)));
+  }
   return plan;
+}
+
+void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) {
+  constexpr MemoryRow kRow("snapshot");
+  const std::int64_t reserved = round_up(bytes, kArenaAlignment);
+  plan.bytes[kRow] = reserved;
+  plan.made[kRow] = reserved;
+  for (ProgramMemory& program : plan.programs) program.bytes[kRow] = reserved;
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,

@@ -62,8 +62,8 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
   const fs::path not_lasting = non_persistent_directory(run, save_);
   // --load may also name one iteration of it.
   if (loaded != nullptr && !run.finetune) {
-    identity_.is_resumed = loaded->is_in_memory() || is_saved_in(save_, *loaded) ||
-                           is_saved_in(not_lasting, *loaded);
+    identity_.is_resumed =
+        loaded->is_in_memory() || is_saved_in(save_, *loaded) || is_saved_in(not_lasting, *loaded);
   }
   if (identity_.is_resumed) {
     const Manifest& manifest = loaded->manifest();

@@ -14,6 +14,7 @@
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/start/imported_parts.h"
+#include "phalanx/start/snapshot_share.h"
 
 namespace phalanx {
 namespace {
@@ -111,6 +112,9 @@ void RunSetup::plan_memory(RankRunner& runner) {
         runner.message_memory(static_cast<int>(config.layout.sum_block_size), plan.memory.summing);
     plan.memory.library_bound += messages.bytes;
     shared_bytes += messages.shared * std::ssize(plan.ranks);
+  }
+  if (config.run.async_save && !config.run.snapshot_fraction) {
+    plan_snapshots(runner, process_bytes(plans) - shared_bytes, available_memory(), plans);
   }
   const std::vector<std::string> texts = runner.gather(planned(shared_bytes));
   ranks.resize(places.size());

@@ -99,6 +99,8 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
     file_seconds_.add(static_cast<double>(state.iteration), times.files);
   }
   report.saving_seconds = times.saving;
+  if (times.is_saving) report.snapshot_seconds = times.snapshot + times.saving;
+  report.save_bytes = times.save_bytes;
   report.times = std::move(times.rows);
   report.peak_bytes = peak_bytes_;
   report.rss_bytes = peak_resident_bytes();

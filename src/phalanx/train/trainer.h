@@ -33,6 +33,7 @@ class Trainer {
   RunEnd run();
 
  private:
+  RunSaver::Listeners listeners();
   RunEnd loop();
   // Where the global batch changes: saves, as save_periodically().
   std::optional<RunEnd> change_batch();
