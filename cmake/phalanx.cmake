@@ -211,8 +211,11 @@ function(phalanx_folders table)
     string(STRIP "${CMAKE_MATCH_2}" uses)
     separate_arguments(uses)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/phalanx/${folder}/*.cc)
+    # What is compiled for a device, or in its place, is no part of the libraries (cmake/cuda.cmake).
+    list(FILTER sources EXCLUDE REGEX "/ops/cuda/")
     set(tests ${sources})
     list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+    list(FILTER sources EXCLUDE REGEX "/cuda/(device|emulated)/")
     # What becomes a shared object of its own is no part of the library.
     list(FILTER sources EXCLUDE REGEX "(_test|/cli/main|/comm/ucx/ucx_wire)\\.cc$")
     set(reference ${sources})

@@ -35,6 +35,8 @@ constexpr Scene kScenes[] = {
     {"Tensor2Data2Bf16Parts",
      "--nproc 4 --tensor-model-parallel-size 2 --zero-stage 1 --bf16 --matmul-precision fp32 "
      "--micro-batch-size 1 --ckpt-fully-parallel-save"},
+    {"Data2Async", "--nproc 2 --async-save"},
+    {"Stage3Async", "--nproc 2 --zero-stage 3 --async-save --snapshot-fraction 0"},
     {"Places", "--nproc 2",
      "--save-interval 4 --non-persistent-save-interval 1 --non-persistent-ckpt-type global "
      "--save-copy copy --save-copy-interval 3"},

@@ -143,6 +143,7 @@ CheckpointReader CheckpointReader::open(const fs::path& directory, Verify verify
 
 CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
     : directory_(without_trailing_slash(directory)),
+      files_(files_of_directory(directory_)),
       manifest_(std::make_unique<const Manifest>(read_manifest_of(directory_))) {
   for (std::size_t i = 0; i < manifest().tensors.size(); ++i) {
     index_[manifest().tensors[i].name] = i;
@@ -150,6 +151,21 @@ CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
   check_copies(directory_, manifest(), verify != Verify::kNo);
   tensors_ = manifest().parts.empty() ? open_whole_tensors(directory_, manifest(), verify)
                                       : open_part_tensors(directory_, manifest(), verify);
+}
+
+CheckpointReader::CheckpointReader(std::shared_ptr<const CheckpointFiles> files, Verify verify)
+    : files_(std::move(files)),
+      manifest_(std::make_unique<const Manifest>(
+          parse_manifest(files_->open(kManifestName).text(), files_->path(kManifestName)))) {
+  for (std::size_t i = 0; i < manifest().tensors.size(); ++i) {
+    index_[manifest().tensors[i].name] = i;
+  }
+  for (const auto& file : manifest().files) {
+    if (xxh3(content_of(file.name)) != file.xxh3) {
+      throw DataError("{}: damaged: its digest is not the manifest's", files_->path(file.name));
+    }
+  }
+  tensors_ = open_part_tensors(files_, manifest(), verify);
 }
 
 bool CheckpointReader::has_optimizer() const {

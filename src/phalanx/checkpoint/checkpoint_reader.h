@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/checkpoint/checkpoint_files.h"
 #include "phalanx/checkpoint/manifest.h"
 #include "phalanx/checkpoint/stored_tensors.h"
 #include "phalanx/mesh/global_tensor.h"
@@ -53,7 +54,17 @@ class CheckpointReader {
   // their digests must agree: DataError names what does not.
   explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
+  // Opens one that lies elsewhere, in parts; its directory() is empty.
+  explicit CheckpointReader(std::shared_ptr<const CheckpointFiles> files,
+                            Verify verify = Verify::kYes);
+
   const std::filesystem::path& directory() const { return directory_; }
+  // Whether it lies in memory that ends with the job.
+  bool is_in_memory() const { return directory_.empty(); }
+  // Its directory, or what stands for one: for messages.
+  std::string place() const { return files_->place(); }
+  // The content of one of its files.
+  std::string content_of(std::string_view name) const { return files_->open(name).text(); }
   const Manifest& manifest() const { return *manifest_; }
   // False for weights only (imported models).
   bool has_optimizer() const;
@@ -89,6 +100,7 @@ class CheckpointReader {
 
  private:
   std::filesystem::path directory_;
+  std::shared_ptr<const CheckpointFiles> files_;
   std::unique_ptr<const Manifest> manifest_;  // at a fixed address
   std::map<std::string, std::size_t, std::less<>> index_;
   std::unique_ptr<const StoredTensors> tensors_;

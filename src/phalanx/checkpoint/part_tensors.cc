@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/file.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
-#include "phalanx/base/random_access_file.h"
+#include "phalanx/checkpoint/checkpoint_files.h"
 #include "phalanx/checkpoint/coverage.h"
 #include "phalanx/checkpoint/part_index.h"
 #include "phalanx/checkpoint/stored_tensors.h"
@@ -24,35 +23,33 @@
 namespace phalanx {
 namespace {
 
-namespace fs = std::filesystem;
-
-PartIndex read_index(const fs::path& directory, const Manifest& manifest,
+PartIndex read_index(const CheckpointFiles& files, const Manifest& manifest,
                      const Manifest::Part& part) {
-  const fs::path path = directory / part_index_name(part.rank);
+  const StoredFile file = files.open(part_index_name(part.rank));
+  const std::string& path = file.name();
   // Checked before memory is allocated for it.
-  if (const std::int64_t bytes = RandomAccessFile(path).size(); bytes != part.index_bytes) {
-    throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes,
-                    part.index_bytes);
+  if (file.size() != part.index_bytes) {
+    throw DataError("{}: has {} bytes, the manifest says {}", path, file.size(), part.index_bytes);
   }
-  const std::string text = read_file(path);
+  const std::string text = file.text();
   if (xxh3(text) != part.index_xxh3) {
-    throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+    throw DataError("{}: damaged: its digest is not the manifest's", path);
   }
-  PartIndex index = parse_part_index(text, path.string());
+  PartIndex index = parse_part_index(text, path);
   if (index.rank != part.rank || index.bytes != part.bytes) {
-    throw DataError("{}: is of rank {} with {} bytes, the manifest says rank {} with {}",
-                    path.string(), index.rank, index.bytes, part.rank, part.bytes);
+    throw DataError("{}: is of rank {} with {} bytes, the manifest says rank {} with {}", path,
+                    index.rank, index.bytes, part.rank, part.bytes);
   }
   if (index.epoch != manifest.epoch) {
-    throw DataError("{}: is of another save: its epoch is {}, the manifest's {}", path.string(),
-                    index.epoch, manifest.epoch);
+    throw DataError("{}: is of another save: its epoch is {}, the manifest's {}", path, index.epoch,
+                    manifest.epoch);
   }
   return index;
 }
 
 // The data of a part.
 struct Data {
-  RandomAccessFile file;
+  StoredFile file;
   std::int64_t block_bytes = 0;
   std::vector<std::uint64_t> blocks;
 
@@ -72,8 +69,8 @@ using Block = std::vector<std::byte>;
 
 class PartTensors final : public StoredTensors {
  public:
-  PartTensors(const fs::path& directory, const Manifest& manifest, Verify verify)
-      : directory_(directory), manifest_(manifest) {
+  PartTensors(std::shared_ptr<const CheckpointFiles> files, const Manifest& manifest, Verify verify)
+      : files_(std::move(files)), manifest_(manifest) {
     for (const auto& entry : manifest.tensors) {
       entries_[entry.name] = &entry;
       if (entry.rounded_from.empty()) stored_[entry.name];
@@ -82,7 +79,7 @@ class PartTensors final : public StoredTensors {
     for (const auto& [name, boxes] : stored_) {
       std::vector<OwnedBox> owned;
       for (const StoredBox& box : boxes) owned.push_back({box.box, manifest.parts[box.part].rank});
-      check_coverage(directory.string(), name, entries_.at(name)->shape, std::move(owned));
+      check_coverage(files_->place(), name, entries_.at(name)->shape, std::move(owned));
     }
     if (verify == Verify::kYes) verify_all();
     if (verify == Verify::kWeights) verify_weights();
@@ -125,14 +122,14 @@ class PartTensors final : public StoredTensors {
   class Chunks;
 
   void add(const Manifest::Part& part) {
-    PartIndex index = read_index(directory_, manifest_, part);
-    const fs::path path = directory_ / part_data_name(part.rank);
-    data_.push_back({RandomAccessFile(path), index.block_bytes, std::move(index.blocks)});
+    PartIndex index = read_index(*files_, manifest_, part);
+    data_.push_back(
+        {files_->open(part_data_name(part.rank)), index.block_bytes, std::move(index.blocks)});
     if (data_.back().file.size() != index.bytes) {
-      throw DataError("{}: has {} bytes, its index says {}", path.string(),
+      throw DataError("{}: has {} bytes, its index says {}", data_.back().file.name(),
                       data_.back().file.size(), index.bytes);
     }
-    const std::string where = (directory_ / part_index_name(part.rank)).string();
+    const std::string where = files_->path(part_index_name(part.rank));
     std::int64_t end = 0;
     for (const PartIndex::Piece& piece : index.pieces) {
       const auto boxes = stored_.find(piece.tensor);
@@ -240,9 +237,8 @@ class PartTensors final : public StoredTensors {
     const std::uint64_t expected = data.blocks[static_cast<std::size_t>(number)];
     if (digest == expected) return;
     throw DataError("{}: block {} is damaged ({}): its digest is {}, the index says {}",
-                    data.file.path().string(), number,
-                    tensor_at(part, begin, begin + std::ssize(block)), digest_to_text(digest),
-                    digest_to_text(expected));
+                    data.file.name(), number, tensor_at(part, begin, begin + std::ssize(block)),
+                    digest_to_text(digest), digest_to_text(expected));
   }
 
   // Which tensor has bytes there, for messages.
@@ -258,7 +254,7 @@ class PartTensors final : public StoredTensors {
     return "no tensor";
   }
 
-  fs::path directory_;
+  std::shared_ptr<const CheckpointFiles> files_;
   const Manifest& manifest_;
   std::map<std::string, const Manifest::Entry*, std::less<>> entries_;
   std::map<std::string, std::vector<StoredBox>, std::less<>> stored_;
@@ -346,9 +342,14 @@ std::unique_ptr<ChunkReader> PartTensors::chunk_reader() const {
 
 }  // namespace
 
-std::unique_ptr<const StoredTensors> open_part_tensors(const fs::path& directory,
+std::unique_ptr<const StoredTensors> open_part_tensors(const std::filesystem::path& directory,
                                                        const Manifest& manifest, Verify verify) {
-  return std::make_unique<PartTensors>(directory, manifest, verify);
+  return open_part_tensors(files_of_directory(directory), manifest, verify);
+}
+
+std::unique_ptr<const StoredTensors> open_part_tensors(std::shared_ptr<const CheckpointFiles> files,
+                                                       const Manifest& manifest, Verify verify) {
+  return std::make_unique<PartTensors>(std::move(files), manifest, verify);
 }
 
 }  // namespace phalanx

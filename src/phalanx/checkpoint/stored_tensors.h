@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "phalanx/checkpoint/checkpoint_files.h"
 #include "phalanx/checkpoint/manifest.h"
 #include "phalanx/mesh/matrix_box.h"
 
@@ -92,6 +93,9 @@ std::unique_ptr<const StoredTensors> open_whole_tensors(const std::filesystem::p
 // proves that they are all tensors, once, and verifies blocks; a read verifies each block that it
 // needs, whatever was verified before.
 std::unique_ptr<const StoredTensors> open_part_tensors(const std::filesystem::path& directory,
+                                                       const Manifest& manifest, Verify verify);
+
+std::unique_ptr<const StoredTensors> open_part_tensors(std::shared_ptr<const CheckpointFiles> files,
                                                        const Manifest& manifest, Verify verify);
 
 // For implementations of read(): InternalError as above.

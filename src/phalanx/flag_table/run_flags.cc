@@ -88,6 +88,20 @@ constexpr TrainFlag kRunRows[] = {
         "Every rank writes its own part of a checkpoint, all at the same time (checkpoint "
         "consolidate makes whole tensors of them)",
         {.needs = "--save"}),
+    works<&RunConfig::async_save>(
+        kCheckpoints, "--async-save",
+        "Every rank writes its own part of a checkpoint while training goes on; an update that "
+        "comes before its states are written copies them first, or waits",
+        {.needs = "--save"}),
+    works<&RunConfig::snapshot_fraction>(
+        kCheckpoints, "--snapshot-fraction",
+        "Memory for these copies, as a share of the bytes that a rank saves (0: updates wait; "
+        "default: what the host's memory allows)",
+        {.range = {.least = 0.0, .most = 1.0}, .needs = "--async-save"}),
+    works<&RunConfig::save_skip_if_busy>(
+        kCheckpoints, "--save-skip-if-busy",
+        "A save that comes before the last one has ended is left out, instead of waiting for it",
+        {.needs = "--async-save"}),
     works<&RunConfig::no_ckpt_fully_parallel_load>(
         kCheckpoints, "--no-ckpt-fully-parallel-load",
         "Each rank reads all that it needs of a checkpoint, instead of a share that it sends to "
@@ -105,6 +119,12 @@ constexpr TrainFlag kRunRows[] = {
         kCheckpoints, "--exit-on-missing-checkpoint",
         "Fail where --load has no checkpoint, instead of starting from random",
         {.needs = "--load"}),
+    works<&RunConfig::memory_snapshot_interval>(
+        kCheckpoints, "--memory-snapshot-interval",
+        "Iterations between snapshots in memory of `phalanx launch`, from which a run goes on "
+        "after "
+        "a rank was killed (0: none); two for each rank",
+        {.range = from_to(0, kMostExact), .needs = "--save"}),
     works<&RunConfig::keep_last>(kCheckpoints, "--keep-last",
                                  "Checkpoints to keep; more stay as long as no newer one was read "
                                  "back from the disk, whole",

@@ -22,9 +22,8 @@ constexpr std::string_view kFreeOfLayout =
 constexpr std::string_view kStateless =
     "random numbers are functions of the seed and the place where they are used, so no generator "
     "has a state";
-constexpr std::string_view kBetweenIterations =
-    "a checkpoint has the same bits whenever it is written, and is written before the next "
-    "iteration begins";
+constexpr std::string_view kOwnThreads =
+    "with --async-save each rank has a thread for it, and without it nothing depends on this";
 constexpr std::string_view kOneLayoutOfFiles = "every layout loads every checkpoint";
 constexpr std::string_view kWandb = "nothing is sent to Weights & Biases";
 constexpr std::string_view kMetrics =
@@ -79,10 +78,8 @@ constexpr TrainFlag kUnboundRunRows[] = {
     refused(kCheckpoints, "--ckpt-convert-format", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-save", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-update-legacy-dist-opt-format", kSwitch, kOtherFormats),
-    passed_over(kCheckpoints, "--async-save", kSwitch, kBetweenIterations),
-    passed_over(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kBetweenIterations),
-    with_choices("nvrx mcore",
-                 passed_over(kCheckpoints, "--async-strategy", kText, kBetweenIterations)),
+    satisfied(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kOwnThreads),
+    with_choices("nvrx mcore", passed_over(kCheckpoints, "--async-strategy", kText, kOwnThreads)),
     satisfied(
         kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
         "the first rank writes the whole checkpoint, unless --ckpt-fully-parallel-save is given"),

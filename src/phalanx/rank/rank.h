@@ -88,6 +88,10 @@ class Rank final {
              const std::function<void(const StateLayout::Tile&, Tensors)>& body) {
     visit_tiles(context_, parameters().states(), parameters().staging(), accesses, body);
   }
+  // From now on updates ask the fence before they change what this rank has; null: nobody.
+  void fence_with(TileFence* fence) { states_.optimizer().fence_with(fence); }
+  // u8, all of the arena "snapshot"; empty where nothing is planned for it.
+  const Tensor& snapshot_memory() const { return snapshot_memory_; }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -124,6 +128,7 @@ class Rank final {
   std::unique_ptr<AsynchronousUpdates> asynchronous_;
   BatchMemory batches_;  // a slot for each microbatch in flight
   Tensor stop_slots_;
+  Tensor snapshot_memory_;
   StepTimers* timers_ = nullptr;
 };
 

@@ -2,11 +2,17 @@
 // For tests of saving and loading: configurations of a tiny model, and tensors whose bytes tell
 // every element and tensor from its neighbours.
 
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "phalanx/mesh/global_tensor.h"
 #include "phalanx/rules/resolve.h"
+#include "phalanx/saving/leading_save.h"
+#include "phalanx/saving/part_contents.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx::testing_support {
@@ -38,6 +44,35 @@ inline std::vector<std::byte> pattern(std::string_view name, DType dtype, const 
   convert_elements(DType::kF32, std::as_bytes(std::span(values)).data(), dtype, bytes.data(),
                    shape.count());
   return bytes;
+}
+
+// By all ranks at the same time: each writes its part, and the verdict is the same for all.
+inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
+                                 const std::filesystem::path& save, const std::string& epoch,
+                                 const Manifest& manifest, bool with_optimizer = true) {
+  const int number = rank.ranks().world->rank();
+  const auto tiles = saved_tiles(rank, with_optimizer);
+  RankSave own(
+      {.rank = number,
+       .directory = save,
+       .epoch = epoch,
+       .pieces = part_pieces(rank, tiles),
+       .snapshot = std::make_shared<TileSnapshot>(
+           rank, tiles, Tensor{}, TileSnapshot::Waiting{.stalled_after = saving.stalled_after})},
+      saving);
+  std::optional<LeadingSave> leading;
+  if (number == 0) {
+    leading.emplace(LeadingSave::Task{.options = {.directory = save},
+                                      .manifest = manifest,
+                                      .tensors = tensors_in_parts(rank, with_optimizer),
+                                      .epoch = epoch,
+                                      .ranks = rank.ranks().world->size()},
+                    saving);
+  }
+  const SaveVerdict verdict = own.wait(leading ? &*leading : nullptr);
+  // No rank goes before all have heard it.
+  rank.ranks().world->barrier(rank.context());
+  return verdict;
 }
 
 }  // namespace phalanx::testing_support

@@ -141,7 +141,8 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   const Manifest& manifest = reader.manifest();
   const bool speaks = rank.ranks().world->rank() == 0;
   if (speaks) {
-    log_info(" loading checkpoint from {} at iteration {}", config.run.load, manifest.iteration);
+    log_info(" loading checkpoint from {} at iteration {}",
+             reader.is_in_memory() ? reader.place() : config.run.load, manifest.iteration);
   }
   LoadOptions options{
       .with_optimizer = reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim,
@@ -162,11 +163,11 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   const LoadFacts facts = load_states(reader, rank, options);
   if (!facts.fault.empty()) {
     rank.end_together();
-    throw UnreadableCheckpoint{{.directory = reader.directory(), .fault = facts.fault}};
+    throw UnreadableCheckpoint{{.directory = reader.place(), .fault = facts.fault}};
   }
   if (speaks) {
-    log_info("  successfully loaded checkpoint from {} at iteration {}", config.run.load,
-             manifest.iteration);
+    log_info("  successfully loaded checkpoint from {} at iteration {}",
+             reader.is_in_memory() ? reader.place() : config.run.load, manifest.iteration);
     log_info("  {} read in {:.2f} s ({}/s by {} rank{}), {} sent between ranks",
              format_bytes(facts.bytes_read), facts.seconds,
              format_bytes(static_cast<std::int64_t>(static_cast<double>(facts.bytes_read) /

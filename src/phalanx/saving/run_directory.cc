@@ -26,6 +26,11 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
+bool is_saved_in(const fs::path& save, const CheckpointReader& checkpoint) {
+  return !checkpoint.is_in_memory() &&
+         is_same_directory(absolute_path(checkpoint.directory()).parent_path(), save);
+}
+
 TrainConfig restarted_from_save(TrainConfig config) {
   config.run.load = config.run.save;
   config.run.ckpt_step = 0;
@@ -54,11 +59,11 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
       goes_on_with_job_(job_.has_begun() && job_.is_settled),
       identity_{.run_id = job_.run_id.empty() ? std::move(name) : job_.run_id} {
   if (save_.empty()) return;
-  // --load may also name one iteration of it.
   const fs::path not_lasting = non_persistent_directory(run, save_);
+  // --load may also name one iteration of it.
   if (loaded != nullptr && !run.finetune) {
-    const fs::path place = absolute_path(loaded->directory()).parent_path();
-    identity_.is_resumed = is_same_directory(place, save_) || is_same_directory(place, not_lasting);
+    identity_.is_resumed =
+        loaded->is_in_memory() || is_saved_in(save_, *loaded) || is_saved_in(not_lasting, *loaded);
   }
   if (identity_.is_resumed) {
     const Manifest& manifest = loaded->manifest();

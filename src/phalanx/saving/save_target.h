@@ -27,6 +27,7 @@ struct SaveTarget {
   const std::optional<DirectoryLock>* lock = nullptr;
   std::int64_t last_saved = -1;  // the iteration that it already has; -1: none
   bool may_fail = false;         // no failure ends the run
+  bool trains_meanwhile = true;  // with --async-save
 };
 
 }  // namespace phalanx

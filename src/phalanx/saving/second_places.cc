@@ -32,8 +32,13 @@ void expect_own(const fs::path& directory, std::string_view flag, const RunIdent
 
 }  // namespace
 
-SecondPlaces::SecondPlaces(const SavedRun& run, Rank& rank, const RunSaver::Listeners& listeners)
-    : config_(run.config.run), run_(run), rank_(rank), listeners_(listeners) {
+SecondPlaces::SecondPlaces(const SavedRun& run, Rank& rank, const RunSaver::Listeners& listeners,
+                           const BackgroundSaving& background)
+    : config_(run.config.run),
+      run_(run),
+      rank_(rank),
+      listeners_(listeners),
+      background_(background) {
   if (!config_.save_copy.empty()) {
     add(config_.save_copy, kCopyFlag, config_.save_copy_interval, retention_of(config_));
     places_.back()->is_copy = true;
@@ -53,11 +58,13 @@ void SecondPlaces::add(const fs::path& directory, std::string_view flag, std::in
     expect_own(directory, flag, run_.identity);
     place.lock.emplace(directory, flag);
   }
-  place.saver.emplace(
-      run_,
-      SaveTarget{
-          .directory = directory, .retention = retention, .lock = &place.lock, .may_fail = true},
-      rank_, listeners_);
+  place.saver.emplace(run_,
+                      SaveTarget{.directory = directory,
+                                 .retention = retention,
+                                 .lock = &place.lock,
+                                 .may_fail = true,
+                                 .trains_meanwhile = false},
+                      rank_, listeners_, background_);
 }
 
 void SecondPlaces::save(const RunState& state) {

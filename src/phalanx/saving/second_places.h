@@ -17,7 +17,8 @@ class SecondPlaces {
   // Of each rank; the first one locks the directories. DirectoryInUseError where another run saves
   // there; ConfigError where one lies in a checkpoint or holds another run. The rank must outlive
   // this.
-  SecondPlaces(const SavedRun& run, Rank& rank, const RunSaver::Listeners& listeners);
+  SecondPlaces(const SavedRun& run, Rank& rank, const RunSaver::Listeners& listeners,
+               const BackgroundSaving& background);
 
   // After an iteration: saves where it is time to. A failure is a warning. All ranks at the same
   // time.
@@ -39,6 +40,7 @@ class SecondPlaces {
   SavedRun run_;
   Rank& rank_;
   RunSaver::Listeners listeners_;
+  BackgroundSaving background_;
   std::vector<std::unique_ptr<Place>> places_;  // at fixed addresses
 };
 

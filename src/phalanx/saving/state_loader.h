@@ -31,7 +31,4 @@ struct LoadOptions {
 // the checkpoint does not have what the model asks for.
 LoadFacts load_states(const CheckpointReader& reader, Rank& rank, const LoadOptions& options);
 
-// The texts of all ranks, by rank; all call it at the same time.
-std::vector<std::string> gather_texts(Rank& rank, std::string_view mine);
-
 }  // namespace phalanx

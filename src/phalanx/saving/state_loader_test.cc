@@ -11,10 +11,10 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/parts_test_support.h"
 #include "phalanx/checkpoint/test_support.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/saving/gathered_tensors.h"
 #include "phalanx/saving/load_plan.h"
 #include "phalanx/saving/pattern_test_support.h"
-#include "phalanx/saving/rank_parts.h"
 #include "phalanx/saving/run_checkpoint.h"
 
 namespace phalanx {
@@ -47,6 +47,7 @@ class StateLoaderTest : public RunTest {
  protected:
   // Every rank fills what it has with the pattern, and all save it.
   void save(const TrainConfig& config, Files files) const {
+    LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       auto tensors =
           contributed_tensors(rank, true, files == Files::kParts ? Writers::kAll : Writers::kFirst);
@@ -59,9 +60,9 @@ class StateLoaderTest : public RunTest {
       const Manifest manifest = testing_support::example_manifest(1);
       const bool leads = rank.ranks().world->rank() == 0;
       if (files == Files::kParts) {
-        RankParts parts(rank, true, path("save"), kEpoch);
-        if (!leads) return parts.serve();
-        save_checkpoint({.directory = path("save")}, manifest, parts);
+        const auto verdict = testing_support::save_in_parts(rank, {.mailbox = &mailbox},
+                                                            path("save"), kEpoch, manifest);
+        EXPECT_TRUE(verdict.is_saved) << verdict.reason;
       } else if (files == Files::kWhole) {
         GatheredTensors gathered(std::move(tensors), *rank.ranks().world, rank.context());
         if (!leads) return gathered.serve();

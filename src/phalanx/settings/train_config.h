@@ -268,6 +268,11 @@ struct RunConfig {
   bool no_save_optim = false;
   bool ckpt_fully_parallel_save = false;     // every rank writes what it has
   bool no_ckpt_fully_parallel_load = false;  // each rank reads all that it needs
+  bool async_save = false;                   // the same, while training goes on
+  // Of the states' bytes: the memory for what an update changes before it is written; 0: updates
+  // wait. Absent: what the host's memory allows.
+  std::optional<double> snapshot_fraction;
+  bool save_skip_if_busy = false;  // no save begins before the last one has ended
   bool no_load_optim = false;
   bool finetune = false;
   bool use_checkpoint_args = false;

@@ -20,7 +20,8 @@ namespace phalanx {
 struct RunDecisions {
   bool is_restarted = false;    // goes on from --save
   bool is_pretrained = false;   // begins from --pretrained-checkpoint
-  std::string checkpoint;       // its directory; empty: the run begins anew
+  std::string checkpoint;       // its directory; empty: the run begins anew, or
+  std::string snapshot;         // with this epoch in memory
   std::string manifest_digest;  // of the checkpoint
   RunIdentity identity;         // of what is saved
   MeasuredDevice device;

@@ -44,6 +44,8 @@ struct RunSetup {
   // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
   std::optional<Manifest> loaded;  // the checkpoint's
+  bool loads_from_memory = false;  // the checkpoint is a snapshot
+  bool loads_from_save = false;    // --save has the checkpoint
   RunIdentity identity;
   std::optional<RunDirectory> directory;  // --save; of the leading process
   std::string name;  // unique name of this start, the same in all its processes

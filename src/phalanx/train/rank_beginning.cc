@@ -1,5 +1,7 @@
 #include "phalanx/train/rank_beginning.h"
 
+#include <fmt/core.h>
+
 #include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/start/populate_arenas.h"
@@ -29,6 +31,17 @@ RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& ba
     }
   }
   return arenas;
+}
+
+MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank) {
+  const auto number = static_cast<std::size_t>(rank.ranks().world->rank());
+  return {setup.config.run,
+          rank,
+          {.local_rank = setup.places[number].local_rank,
+           .epoch_prefix = fmt::format("{}.{}", setup.identity.run_id, setup.identity.start),
+           .iteration = setup.length.begin().iteration,
+           .loaded = setup.loads_from_memory ? setup.loaded->epoch : std::string()},
+          setup.inputs.copies};
 }
 
 RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,

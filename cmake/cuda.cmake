@@ -1,0 +1,93 @@
+# CUDA (docs/cuda.md). The kernels and what launches them are compiled twice. For the tests by the host's compiler, with the
+# emulated machine, driver and cuBLASLt: library cuda_emulated. And where nvcc is, by nvcc, with the real ones: target
+# cuda_device makes libphalanx_cuda.a and the program check_device; nothing that is built by default depends on it.
+
+set(cuda ${PROJECT_SOURCE_DIR}/src/phalanx/cuda)
+file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/ops/cuda/check/*.cc)
+list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device)\\.cc$")
+file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/ops/cuda/check/*.cu)
+# Lines for nvcc in kernels, which another compiler does not know.
+set(cuda_flags -Wno-unknown-pragmas)
+
+if(PHALANX_TESTS)
+  # No sanitizer looks at the machine, the driver and their fibers: they tell it what they do.
+  file(GLOB cuda_machine CONFIGURE_DEPENDS src/phalanx/cuda/emulated/*.cc)
+  list(FILTER cuda_machine EXCLUDE REGEX "(_test|/lt)\\.cc$")
+  set(told)
+  if(PHALANX_SANITIZE MATCHES "thread")
+    set(told PHALANX_TELL_TSAN)
+  elseif(PHALANX_SANITIZE MATCHES "address")
+    set(told PHALANX_TELL_ASAN)
+  endif()
+  add_library(cuda_machine OBJECT ${cuda_machine})
+  target_compile_definitions(cuda_machine PRIVATE ${told})
+  target_compile_options(cuda_machine PRIVATE -fno-sanitize=all -O2 ${cuda_flags})
+  target_link_libraries(cuda_machine PUBLIC phalanx_cuda PRIVATE phalanx_options)
+
+  set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX)
+  add_library(cuda_emulated STATIC $<TARGET_OBJECTS:cuda_machine> src/phalanx/cuda/emulated/lt.cc ${cuda_host} ${cuda_kernels})
+  # Kernels have a million threads a second: unoptimised ones a quarter of it.
+  target_compile_options(cuda_emulated PRIVATE ${cuda_flags} -O1)
+  target_link_libraries(cuda_emulated PUBLIC phalanx_cuda PRIVATE phalanx_options)
+
+  file(GLOB sources CONFIGURE_DEPENDS src/phalanx/ops/cuda/*_test.cc)
+  phalanx_test(cuda_kernels_test ${sources} LIBS phalanx_ops phalanx_ops_reference)
+  foreach(test cuda_test cuda_kernels_test)
+    target_compile_options(${test} PRIVATE ${cuda_flags})
+    target_link_libraries(${test} PRIVATE cuda_emulated)
+  endforeach()
+
+  # The device check on the emulated machine writes what a device must give.
+  add_executable(check_device_emulated EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
+  target_compile_options(check_device_emulated PRIVATE ${cuda_flags})
+  target_link_libraries(check_device_emulated PRIVATE cuda_emulated phalanx_options)
+  set_target_properties(check_device_emulated PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+endif()
+
+find_program(PHALANX_NVCC nvcc HINTS /usr/local/cuda/bin)
+if(NOT PHALANX_NVCC)
+  message(STATUS "CUDA: no nvcc, libphalanx_cuda.a is not built (the emulated machine is)")
+  return()
+endif()
+get_filename_component(cuda_toolkit ${PHALANX_NVCC} REALPATH)
+get_filename_component(cuda_toolkit ${cuda_toolkit} DIRECTORY)
+get_filename_component(cuda_toolkit ${cuda_toolkit} DIRECTORY)
+set(PHALANX_CUDA_ARCHITECTURES "80;90a" CACHE STRING "Compute capabilities that kernels are compiled for")
+set(gencode)
+foreach(architecture ${PHALANX_CUDA_ARCHITECTURES})
+  list(APPEND gencode -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+# For what comes later.
+list(APPEND gencode -gencode arch=compute_80,code=compute_80)
+# Contractions are written (fma_of), so that a value computed in two kernels has the same bits.
+set(nvcc_flags -std=c++20 -O3 -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --compress-mode=size
+    -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off)
+set(device_objects)
+foreach(source ${cuda_kernels})
+  get_filename_component(stem ${source} NAME_WE)
+  set(object ${CMAKE_BINARY_DIR}/cuda/${stem}.o)
+  # ptxas tells of registers and spills (tools/check-kernels).
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND sh -c "log=$1; shift; \"$@\" 2>$log || { cat $log; exit 1; }" sh ${object}.log ${PHALANX_NVCC} ${nvcc_flags}
+            ${gencode} -Xptxas -v -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${stem}.cu for devices" VERBATIM)
+  list(APPEND device_objects ${object})
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+file(GLOB cuda_device CONFIGURE_DEPENDS src/phalanx/cuda/device/*.cc)
+# What the check needs of base and no more: it is carried to a machine that has a driver and little else.
+add_library(cuda_device_library STATIC EXCLUDE_FROM_ALL ${cuda_host} ${cuda_device} ${device_objects}
+            src/phalanx/base/error.cc src/phalanx/base/dtype.cc src/phalanx/base/numeric.cc src/phalanx/base/philox.cc)
+set_target_properties(cuda_device_library PROPERTIES OUTPUT_NAME phalanx_cuda LINKER_LANGUAGE CXX)
+target_include_directories(cuda_device_library PUBLIC src)
+target_include_directories(cuda_device_library SYSTEM PRIVATE ${cuda_toolkit}/include)
+target_compile_options(cuda_device_library PRIVATE ${cuda_flags})
+target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
+add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
+target_compile_options(check_device PRIVATE ${cuda_flags})
+target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a
+                      ${CMAKE_DL_LIBS} Threads::Threads rt)
+target_link_options(check_device PRIVATE -static-libstdc++ -static-libgcc)
+set_target_properties(check_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+add_custom_target(cuda_device DEPENDS check_device)

@@ -1,0 +1,32 @@
+#pragma once
+// What a device must give: digests of what the emulated machine gives (expected.txt).
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "phalanx/ops/cuda/check/checks.h"
+
+namespace phalanx::cuda {
+
+// Of a result's bytes, in sixteen parts, so that a difference has a place.
+struct Digest {
+  std::size_t bytes = 0;
+  std::vector<std::uint64_t> parts;
+
+  bool operator==(const Digest&) const = default;
+};
+Digest digest_parts(const std::vector<std::byte>& bytes);
+
+// By the names of checks. InputMissingError, DataError.
+using Expected = std::map<std::string, Digest>;
+Expected read_expected(const std::string& path);
+// Runs every exact check. OutputError.
+void write_expected(const std::string& path, Workbench& bench);
+
+// Of members, driver and kernels.
+std::vector<ExactCheck> all_exact_checks();
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,240 @@
+#include <fmt/core.h>
+
+#include "phalanx/base/numeric.h"
+#include "phalanx/ops/cuda/activation.h"
+#include "phalanx/ops/cuda/check/checks.h"
+#include "phalanx/ops/cuda/column_sums.h"
+#include "phalanx/ops/cuda/dropout.h"
+#include "phalanx/ops/cuda/elementwise.h"
+#include "phalanx/ops/cuda/linear.h"
+#include "phalanx/ops/cuda/norm.h"
+#include "phalanx/ops/cuda/optimizer.h"
+#include "phalanx/ops/cuda/random.h"
+#include "phalanx/ops/cuda/reduce.h"
+
+namespace phalanx::cuda {
+namespace {
+
+using Measure = std::function<void(const Rate&)>;
+
+// Numbers of a normal size that cost no time of the host.
+TypedAddress numbers(Workbench& bench, DType type, std::int64_t n) {
+  const TypedAddress x{bench.reserve(n * size_of(type)), type};
+  normal(bench.context(), {.x = x,
+                           .rows = ceil_div(n, 4096) > 1 ? n / 4096 : 1,
+                           .columns = ceil_div(n, 4096) > 1 ? 4096 : n,
+                           .row_stride = 4096,
+                           .global_columns = 4096,
+                           .first_row = 0,
+                           .first_column = 0,
+                           .key = {1, 2},
+                           .parameter = static_cast<std::uint64_t>(n),
+                           .deviation = 1.0});
+  return x;
+}
+float* floats(Workbench& bench, std::int64_t n) {
+  return reinterpret_cast<float*>(numbers(bench, DType::kF32, n).at);
+}
+
+double bytes_of(std::int64_t n, DType type) { return static_cast<double>(n * size_of(type)); }
+
+void elementwise_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  constexpr DType kStorage = DType::kBF16;
+  const auto& context = bench.context();
+  {
+    const std::int64_t n = bytes / 8;
+    const TypedAddress x = numbers(bench, DType::kF32, n);
+    measure({"fill f32", bytes_of(n, DType::kF32), 0, [=] { fill(context, x, n, 1.0); }});
+    const TypedAddress y{bench.reserve(n * 4), DType::kF32};
+    measure(
+        {"copy f32 (driver)", 2 * bytes_of(n, DType::kF32), 0, [=] { convert(context, y, x, n); }});
+    measure(
+        {"accumulate f32", 3 * bytes_of(n, DType::kF32), 0, [=] { accumulate(context, y, x, n); }});
+    measure({"scale f32", 2 * bytes_of(n, DType::kF32), 0, [=] { scale(context, y, x, n, 0.5); }});
+    bench.clear();
+  }
+  const std::int64_t n = bytes / 12 / 4096 * 4096;
+  const TypedAddress x = numbers(bench, DType::kF32, n);
+  const TypedAddress half{bench.reserve(n * 2), kStorage};
+  const TypedAddress other{bench.reserve(n * 2), kStorage};
+  const TypedAddress third{bench.reserve(n * 2), kStorage};
+  measure({"convert f32 to bf16", 6.0 * static_cast<double>(n), 0,
+           [=] { convert(context, half, x, n); }});
+  convert(context, third, x, n);
+  measure({"convert bf16 to f32", 6.0 * static_cast<double>(n), 0,
+           [=] { convert(context, x, half, n); }});
+  measure({"accumulate f32 += bf16", 10.0 * static_cast<double>(n), 0,
+           [=] { accumulate(context, x, half, n); }});
+  const std::int64_t columns = 4096;
+  const std::int64_t rows = n / columns;
+  if (rows == 0) return;
+  const TypedAddress bias = numbers(bench, kStorage, columns);
+  for (const auto& [kind, name] : {std::pair{ops::ActivationKind::kGeluTanh, "gelu (tanh)"},
+                                   std::pair{ops::ActivationKind::kGeluErf, "gelu (erf)"},
+                                   std::pair{ops::ActivationKind::kSilu, "silu"}}) {
+    const ActivationCall call{rows, columns, kind, bias};
+    measure({fmt::format("{} forward bf16", name), 4.0 * static_cast<double>(n), 0,
+             [=] { bias_activation_forward(context, call, other, half); }});
+    measure({fmt::format("{} backward bf16", name), 6.0 * static_cast<double>(n), 0,
+             [=] { bias_activation_backward(context, call, other, third, half); }});
+  }
+  const ActivationCall gated{rows / 2, columns, ops::ActivationKind::kSilu, {}};
+  measure({"swiglu forward bf16", 3.0 * static_cast<double>(n), 0,
+           [=] { gated_activation_forward(context, gated, other, half); }});
+  measure({"swiglu backward bf16", 5.0 * static_cast<double>(n), 0,
+           [=] { gated_activation_backward(context, gated, other, third, half); }});
+  auto* samples = reinterpret_cast<std::int64_t*>(bench.reserve(8 * rows));
+  auto* positions = reinterpret_cast<std::int32_t*>(bench.reserve(4 * rows));
+  set_bytes(context.queue, samples, 0, 8 * rows);
+  set_bytes(context.queue, positions, 1, 4 * rows);
+  for (const double probability : {0.0, 0.1}) {
+    const DropoutCall call{rows, columns, probability, {3, 4}, 7, samples, positions};
+    measure({fmt::format("bias, dropout {}, residual bf16", probability),
+             6.0 * static_cast<double>(n), 0,
+             [=] { bias_dropout_residual(context, call, other, half, bias, third); }});
+  }
+  const DropoutCall call{rows, columns, 0.1, {3, 4}, 7, samples, positions};
+  measure({"dropout backward bf16", 4.0 * static_cast<double>(n), 0,
+           [=] { dropout_backward(context, call, other, half); }});
+  bench.clear();
+}
+
+void norm_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  for (const DType stream : {DType::kBF16, DType::kF32}) {
+    for (const std::int64_t h : {std::int64_t{768}, std::int64_t{4096}, std::int64_t{16384}}) {
+      const std::int64_t rows = bytes / 14 / h / 8 * 8;
+      if (rows == 0) continue;
+      const std::int64_t n = rows * h;
+      const double elements = static_cast<double>(n);
+      const double wide = static_cast<double>(size_of(stream));
+      const auto operand = [&](TypedAddress data) { return NormOperand{data, h, h}; };
+      NormForwardCall forward;
+      forward.shape = {rows, 1, h};
+      forward.y = operand({bench.reserve(n * 2), DType::kBF16});
+      forward.x = operand(numbers(bench, stream, n));
+      forward.weight = numbers(bench, DType::kBF16, h);
+      forward.bias = numbers(bench, DType::kBF16, h);
+      forward.mean = reinterpret_cast<float*>(bench.reserve(4 * rows));
+      forward.rstd = reinterpret_cast<float*>(bench.reserve(4 * rows));
+      const std::string name =
+          fmt::format("layer norm {{}} bf16 on {}, h = {}", name_of(stream), h);
+      measure({fmt::format(fmt::runtime(name), "forward"), elements * (2 + wide), 0,
+               [=] { norm_forward(context, forward); }});
+      measure({fmt::format(fmt::runtime(name), "applied"), elements * (2 + wide), 0,
+               [=] { norm_apply(context, forward); }});
+      NormBackwardCall backward;
+      backward.shape = forward.shape;
+      backward.dx = operand({bench.reserve(n * size_of(stream)), stream});
+      backward.dweight = reinterpret_cast<float*>(bench.reserve(4 * h));
+      backward.dbias = reinterpret_cast<float*>(bench.reserve(4 * h));
+      backward.dy = operand(numbers(bench, DType::kBF16, n));
+      backward.x = forward.x;
+      backward.mean = forward.mean;
+      backward.rstd = forward.rstd;
+      backward.weight = forward.weight;
+      // x and dy are read twice: once for rows, once for columns.
+      measure({fmt::format(fmt::runtime(name), "backward"), elements * (4 + 3 * wide), 0,
+               [=] { norm_backward(context, backward); }});
+      bench.clear();
+    }
+  }
+}
+
+void sum_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  for (const std::int64_t columns : {std::int64_t{768}, std::int64_t{3072}}) {
+    const std::int64_t rows = bytes / 4 / columns;
+    const TypedAddress x = numbers(bench, DType::kBF16, rows * columns);
+    float* sums = floats(bench, columns);
+    measure({fmt::format("column sums bf16, {} columns", columns),
+             bytes_of(rows * columns, DType::kBF16), 0,
+             [=] { column_sums(context, sums, x, rows, columns, columns, true); }});
+    bench.clear();
+  }
+  const std::int64_t n = bytes / 5;
+  const float* x = floats(bench, n);
+  auto* sums = reinterpret_cast<double*>(bench.reserve(8 * ceil_div(n, 4096)));
+  auto* sum = reinterpret_cast<double*>(bench.reserve(8));
+  measure({"square sum f32", 4.0 * static_cast<double>(n), 0,
+           [=] { square_sum(context, sums, x, n, 0); }});
+  const std::int64_t blocks = std::min<std::int64_t>(ceil_div(n, 4096), 30000);
+  measure({fmt::format("total of {}", blocks), 8.0 * static_cast<double>(blocks), 0,
+           [=] { total(context, sum, sums, blocks); }});
+  bench.clear();
+
+  const std::int64_t weights = bytes / 20 / 64 * 64;
+  const std::vector<SegmentRange> ranges = {{0, weights / 2, 0}, {weights / 2, weights / 2, 1}};
+  const SegmentTable table = make_segment_table(ranges);
+  OptimizerCall common;
+  common.table = &table;
+  common.segments = bench.upload(table.bytes);
+  common.settings = bench.upload(std::vector<float>{1e-4F, 0.1F, 1e-4F, 0.0F});
+  common.factor = bench.upload(std::vector<float>{1.0F});
+  common.skip = bench.upload(std::vector<float>{0.0F});
+  const float* corrections = bench.upload(std::vector<float>{1.0F, 1.0F});
+  common.weight = floats(bench, weights);
+  common.storage = {bench.reserve(2 * weights), DType::kBF16};
+  common.gradient = floats(bench, weights);
+  float* first = floats(bench, weights);
+  float* second = floats(bench, weights);
+  fill(context, {reinterpret_cast<std::byte*>(second), DType::kF32}, weights, 1.0);
+  measure({"adam, bf16 copy", 30.0 * static_cast<double>(weights), 0, [=] {
+             adam_segments(context, {common, first, second, corrections, 0.9, 0.95, 1e-8});
+           }});
+  measure({"sgd with momentum, bf16 copy", 22.0 * static_cast<double>(weights), 0, [=] {
+             sgd_segments(context, {common, first, 0.9});
+           }});
+  bench.clear();
+}
+
+void product_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const CudaContext context = bench.with_products();
+  struct Shape {
+    const char* name;
+    DType type;
+    std::int64_t rows, n, k;
+    bool tf32;
+  };
+  const Shape shapes[] = {
+      {"square of 8,192", DType::kBF16, 8192, 8192, 8192, false},
+      {"124M: query, key, value", DType::kBF16, 8192, 2304, 768, false},
+      {"124M: first of the MLP", DType::kBF16, 8192, 3072, 768, false},
+      {"7B: first of the MLP", DType::kBF16, 4096, 11008, 4096, false},
+      {"square of 4,096", DType::kF16, 4096, 4096, 4096, false},
+      {"square of 4,096", DType::kF32, 4096, 4096, 4096, false},
+      {"square of 4,096 as tf32", DType::kF32, 4096, 4096, 4096, true},
+  };
+  for (const Shape& s : shapes) {
+    const std::int64_t needed =
+        size_of(s.type) * (s.rows * s.k + s.n * s.k + s.rows * s.n) + 4 * s.n * s.k;
+    if (needed + 4096 > bytes) continue;
+    const LinearShape shape{s.rows, s.n, s.k, s.tf32};
+    const TypedAddress x = numbers(bench, s.type, s.rows * s.k);
+    const TypedAddress w = numbers(bench, s.type, s.n * s.k);
+    const TypedAddress y = numbers(bench, s.type, s.rows * s.n);
+    float* dw = reinterpret_cast<float*>(bench.reserve(4 * s.n * s.k));
+    fill(context, {reinterpret_cast<std::byte*>(dw), DType::kF32}, s.n * s.k, 0.0);
+    const double flops =
+        2.0 * static_cast<double>(s.rows) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    const std::string name = fmt::format("{} {}", name_of(s.type), s.name);
+    measure({"product " + name + ", forward", 0, flops,
+             [=] { linear_forward(context, shape, y, x, w, {}); }});
+    measure({"product " + name + ", input gradient", 0, flops,
+             [=] { linear_input_gradient(context, shape, x, y, w); }});
+    measure({"product " + name + ", weight gradient", 0, flops,
+             [=] { linear_weight_gradient(context, shape, dw, y, x, true); }});
+    bench.clear();
+  }
+}
+
+}  // namespace
+
+void for_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  elementwise_rates(bench, bytes, measure);
+  norm_rates(bench, bytes, measure);
+  sum_rates(bench, bytes, measure);
+  product_rates(bench, bytes, measure);
+}
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,46 @@
+#include "phalanx/ops/cuda/column_sums.h"
+
+#include "phalanx/ops/cuda/column_sums-inl.h"
+#include "phalanx/ops/cuda/dispatch.h"
+
+namespace phalanx::cuda {
+
+std::int64_t rows_of_part(std::int64_t rows) {
+  constexpr std::int64_t kStep = 128;
+  constexpr std::int64_t kMostParts = 256;
+  return kStep * std::max<std::int64_t>(1, ceil_div(rows, kStep * kMostParts));
+}
+
+std::int64_t parts_of(std::int64_t rows) { return ceil_div(rows, rows_of_part(rows)); }
+
+std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
+  return parts_of(rows) * columns * size_of(DType::kF32);
+}
+
+void column_sums(const CudaContext& context, float* sums, TypedAddress x, std::int64_t rows,
+                 std::int64_t columns, std::int64_t stride, bool accumulate) {
+  auto* parts = reinterpret_cast<float*>(
+      take_scratch(context, "column_sums", column_sums_scratch(rows, columns)));
+  with_storage("column_sums", x.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    using Parts = ColumnPartsKernel<T, T, false>;
+    const bool paired = columns % 2 == 0 && stride % 2 == 0 && can_pack(8, x);
+    launch<Parts>(context.queue, {ceil_div(columns, Parts::kColumns), parts_of(rows)},
+                  {rows,
+                   1,
+                   columns,
+                   rows_of_part(rows),
+                   {stride, 0},
+                   {},
+                   as<const T>(x),
+                   nullptr,
+                   nullptr,
+                   nullptr,
+                   parts,
+                   paired});
+  });
+  launch<JoinPartsKernel>(context.queue, {ceil_div(columns, JoinPartsKernel::kThreads)},
+                          {sums, parts, columns, parts_of(rows), columns, accumulate});
+}
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,113 @@
+#pragma once
+// Sums of squares and counts of zeros by blocks of 4,096 elements, and what is computed from them.
+
+#include "phalanx/ops/cuda/pack-inl.h"
+
+namespace phalanx::cuda {
+
+// sums[i] = the sum over the i-th block of x^2 (or of 1 for zeros) in double: a thread over 16
+// elements in order, then block_sum.
+template <bool kZeros>
+struct BlockTermsKernel {
+  static constexpr int kThreads = 256;
+  static constexpr std::int64_t kBlock = 4096;
+  struct Params {
+    double* sums;
+    const float* x;
+    std::int64_t n;
+    std::int64_t lead;  // elements of the first block in front of x
+    bool packed;        // x - lead is a multiple of 16
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 8 * sizeof(double); }
+  PHALANX_DEVICE static double term(float value) {
+    if constexpr (kZeros) {
+      return value == 0.0F ? 1.0 : 0.0;
+    } else {
+      return static_cast<double>(value) * static_cast<double>(value);
+    }
+  }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    double* parts = t.template shared<double>(8);
+    double sum = 0.0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const std::int64_t i =
+          t.block() * kBlock - p.lead + 4 * (t.index() + std::int64_t{j} * kThreads);
+      if (p.packed && i >= 0 && i + 4 <= p.n) {
+        const auto pack = load_pack<4>(p.x + i);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum += term(pack.at[e]);
+      } else {
+        for (std::int64_t e = i; e < i + 4; ++e) {
+          if (e >= 0 && e < p.n) sum += term(p.x[e]);
+        }
+      }
+    }
+    sum = block_sum(t, sum, parts);
+    if (t.index() == 0) p.sums[t.block()] = sum;
+  }
+};
+
+// x[0] + x[1] + ... in this order, by one thread from what all have fetched; the sum in thread 0.
+PHALANX_DEVICE double sum_in_order(Thread& t, const double* x, std::int64_t n, double* fetched) {
+  constexpr int kFetched = 1024;
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < n; begin += kFetched) {
+    const std::int64_t count = n - begin < kFetched ? n - begin : kFetched;
+    for (std::int64_t i = t.index(); i < count; i += t.threads()) fetched[i] = x[begin + i];
+    t.sync();
+    if (t.index() == 0) {
+      for (std::int64_t i = 0; i < count; ++i) sum += fetched[i];
+    }
+    t.sync();
+  }
+  return sum;
+}
+
+struct TotalKernel {
+  static constexpr int kThreads = 256;
+  struct Params {
+    double* sum;
+    const double* x;
+    std::int64_t n;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 1024 * sizeof(double); }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const double sum = sum_in_order(t, p.x, p.n, t.template shared<double>(1024));
+    if (t.index() == 0) *p.sum = sum;
+  }
+};
+
+// ops/reduce.h's GradientFactor.
+struct GradientFactorKernel {
+  static constexpr int kThreads = 256;
+  struct Params {
+    float* norm;
+    float* factor;
+    float* skip;
+    const double* square_sums;
+    std::int64_t n;
+    const double* tokens;  // may be null
+    const float* loss_scale;
+    double expected_tokens;
+    double clip;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 1024 * sizeof(double); }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const double squares = sum_in_order(t, p.square_sums, p.n, t.template shared<double>(1024));
+    if (t.index() != 0) return;
+    double average = 1.0 / static_cast<double>(*p.loss_scale);
+    if (p.tokens != nullptr) {
+      average = *p.tokens == 0.0 ? 0.0 : p.expected_tokens / *p.tokens * average;
+    }
+    const double norm = sqrt_of(squares) * average;
+    double clipped = p.clip > 0.0 ? p.clip / (norm + 1e-6) : 1.0;
+    if (clipped > 1.0) clipped = 1.0;
+    *p.norm = static_cast<float>(norm);
+    *p.factor = static_cast<float>(average * clipped);
+    // The difference of a number that is not finite with itself is no number.
+    *p.skip = norm - norm == 0.0 ? 0.0F : 1.0F;
+  }
+};
+
+}  // namespace phalanx::cuda
