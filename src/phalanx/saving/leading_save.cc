@@ -158,9 +158,8 @@ class LeadingSave::Parts final : public CheckpointContent {
   bool is_told_ = false;
 };
 
-LeadingSave::LeadingSave(Task task, const BackgroundSaving& saving) {
-  SaveMail mail(*saving.mailbox, task.options.directory, task.epoch);
-  work_ = std::make_shared<Work>(std::move(task), saving, std::move(mail));
+LeadingSave::LeadingSave(Task task, const BackgroundSaving& saving)
+    : work_(std::make_shared<Work>(std::move(task), saving)) {
   thread_ = std::make_unique<SaveThread>([work = work_](const std::stop_token& stop) {
     if (work->saving.on_thread) work->saving.on_thread();
     try {
