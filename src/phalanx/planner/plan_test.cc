@@ -105,10 +105,10 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     EXPECT_EQ(keys(bytes), (std::vector<std::string>{
                                "parameters", "main_parameters", "gradients", "optimizer", "saved",
                                "saved_per_microbatch", "lent", "workspace", "communication",
-                               "constants", "staging", "total", "library_bound"}));
+                               "constants", "staging", "snapshot", "total", "library_bound"}));
     std::int64_t total = 0;
     for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                             "workspace", "communication", "constants", "staging"}) {
+                             "workspace", "communication", "constants", "staging", "snapshot"}) {
       total += bytes.at(part).get<std::int64_t>();
     }
     EXPECT_EQ(bytes.at("total"), total);
