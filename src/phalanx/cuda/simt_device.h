@@ -31,6 +31,11 @@ PHALANX_DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+PHALANX_DEVICE float reciprocal_of(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
 PHALANX_DEVICE float rsqrt_of(float x) {
   float result;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

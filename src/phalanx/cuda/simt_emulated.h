@@ -26,6 +26,7 @@ inline double fma_of(double a, double b, double c) { return std::fma(a, b, c); }
 inline float sqrt_of(float x) { return std::sqrt(x); }
 inline double sqrt_of(double x) { return std::sqrt(x); }
 inline float exp2_of(float x) { return std::exp2(x); }
+inline float reciprocal_of(float x) { return 1.0F / x; }
 inline float rsqrt_of(float x) { return 1.0F / std::sqrt(x); }
 inline float erfc_of(float x) { return std::erfc(x); }
 inline double log_of(double x) { return std::log(x); }

@@ -23,7 +23,7 @@ PHALANX_DEVICE float exp_of(float x) {
   return exp2_of(power) * fma_of(rest, kLn2, 1.0F);
 }
 // 1 / (1 + exp(-x)); infinity in between gives 0.
-PHALANX_DEVICE float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
+PHALANX_DEVICE float sigmoid_of(float x) { return reciprocal_of(1.0F + exp_of(-x)); }
 // By its series where exp(2 x) - 1 would lose digits.
 PHALANX_DEVICE float tanh_of(float x) {
   const float magnitude = x < 0.0F ? -x : x;
@@ -35,7 +35,7 @@ PHALANX_DEVICE float tanh_of(float x) {
     sum = fma_of(s, sum, -0.333333333333333333F);
     return fma_of(x * s, sum, x);
   }
-  const float result = 1.0F - 2.0F / (1.0F + exp_of(2.0F * magnitude));
+  const float result = 1.0F - 2.0F * reciprocal_of(1.0F + exp_of(2.0F * magnitude));
   return x < 0.0F ? -result : result;
 }
 
@@ -63,7 +63,7 @@ PHALANX_DEVICE float value_of(float x) {
 // would lose digits near 1. The caller keeps e finite.
 PHALANX_DEVICE float swish_derivative(float x, float u, float inner) {
   const float e = exp_of(-u);
-  const float s = 1.0F / (1.0F + e);
+  const float s = reciprocal_of(1.0F + e);
   return fma_of(x * s * (e * s), inner, s);
 }
 
@@ -117,18 +117,6 @@ struct ActivationShape {
   bool packed;
 };
 
-// Where a thread of 8 columns stands; r is rows or more if it has none.
-struct ActivationPlace {
-  std::int64_t r;
-  std::int64_t i;
-
-  PHALANX_DEVICE ActivationPlace(const Thread& t, const ActivationShape& s) {
-    const std::int64_t pack = t.block() * 256 + t.index();
-    r = pack / s.packs;
-    i = (pack - r * s.packs) * 8;
-  }
-};
-
 // 8 elements of a row, with the bias if there is one.
 template <typename T>
 PHALANX_DEVICE void load_biased(const T* row, const T* bias, std::int64_t i, std::int64_t end,
@@ -152,7 +140,7 @@ struct BiasActivationForwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     float x[8];
     load_biased(p.x + at.r * s.columns, p.bias, at.i, s.columns, s.packed, x);
@@ -176,7 +164,7 @@ struct BiasActivationBackwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     float x[8];
     float dy[8];
@@ -197,7 +185,7 @@ struct GatedActivationForwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     const T* row = p.x + 2 * at.r * s.columns;
     float gate[8];
@@ -219,7 +207,7 @@ struct GatedActivationBackwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     const T* row = p.x + 2 * at.r * s.columns;
     T* to = p.dx + 2 * at.r * s.columns;

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "phalanx/ops/cuda/check/expected.h"
 #include "phalanx/cuda/emulated/driver_control.h"
 #include "phalanx/cuda/emulated/machine.h"
 #include "phalanx/ops/cases/compare.h"
+#include "phalanx/ops/cuda/check/expected.h"
 #include "phalanx/ops/cuda/test_support.h"
 #include "tests/paths.h"
 
@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Ops, CudaKernels, testing::ValuesIn(tested_ops()),
                          [](const auto& instance) { return instance.param; });
 
 // A change of a kernel's bits is told: build/release/check_device_emulated --record
-// src/phalanx/ops/cuda/check/expected.txt writes the new ones, and a device is checked against them.
+// src/phalanx/ops/cuda/check/expected.txt writes the new ones, and a device is checked against
+// them.
 TEST(CudaChecks, HaveTheStoredDigests) {
   emulated_machine().set_seed(2);
   const Expected expected = read_expected(source_path("src/phalanx/ops/cuda/check/expected.txt"));

@@ -233,10 +233,11 @@ struct PlaceMember {
   }
 };
 
-// Functions that a device approximates: 2^x, 1 / sqrt(x), erfc(x), and in double log, sin, cos.
+// Functions that a device approximates: 2^x, 1 / sqrt(x), erfc(x), 1 / x, and in double log, sin,
+// cos.
 struct ApproximateMember {
   static constexpr int kThreads = 128;
-  static constexpr std::int64_t kOut = 6;
+  static constexpr std::int64_t kOut = 7;
   struct Params {
     const float* in;  // in (0, 8)
     float* out;
@@ -254,6 +255,7 @@ struct ApproximateMember {
     out[3] = static_cast<float>(log_of(static_cast<double>(x)));
     out[4] = static_cast<float>(sin_of(static_cast<double>(x)));
     out[5] = static_cast<float>(cos_of(static_cast<double>(x)));
+    out[6] = reciprocal_of(x);
   }
 };
 
