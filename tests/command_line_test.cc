@@ -75,7 +75,7 @@ TEST_F(CommandLineTest, WhatIsMeantIsTold) {
 TEST_F(CommandLineTest, AScriptOfMegatronsPassesOver) {
   prepare();
   const ProgramOutput output =
-      run("pretrain gpt --wandb-project p --wandb-exp-name e --async-save --log-straggler "
+      run("pretrain gpt --wandb-project p --wandb-exp-name e --async-strategy nvrx --log-straggler "
           "--dist-ckpt-strictness assume_ok_unexpected --profile --profile-ranks 0 1 " +
           training());
   EXPECT_EQ(output.status, 0) << output.err;
@@ -83,7 +83,7 @@ TEST_F(CommandLineTest, AScriptOfMegatronsPassesOver) {
   const auto begin = log.find("passed over, for no result depends on them: ");
   ASSERT_NE(begin, std::string::npos) << log;
   const std::string note = log.substr(begin, log.find('\n', begin) - begin);
-  EXPECT_THAT(note, AllOf(HasSubstr("--async-save"), HasSubstr("--wandb-project p"),
+  EXPECT_THAT(note, AllOf(HasSubstr("--async-strategy nvrx"), HasSubstr("--wandb-project p"),
                           HasSubstr("--profile-ranks 0 1"), HasSubstr("--tensorboard-dir"),
                           HasSubstr("metrics.jsonl of --save")));
   EXPECT_EQ(log.find("--wandb-exp-name", begin + note.size()), std::string::npos);

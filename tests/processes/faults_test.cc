@@ -153,7 +153,7 @@ TEST_F(Faults, ARestartEndsWithTheBitsOfAnUndisturbedRun) {
                             "--eval-iters 0 --save-interval 20 --global-batch-size 32 ";
   ASSERT_EQ(run("pretrain gpt " + flags + "--nproc 2 --save threads").status, 0);
   ChildProcess launcher = launch("launch", "--nproc-per-node 2 --max-restarts 3 --log-dir logs",
-                                 flags + "--ckpt-fully-parallel-save --save run");
+                                 flags + "--async-save --snapshot-fraction 0.5 --save run");
   // Batches large enough that a rank is still there when its iteration has been read.
   struct Kill {
     int iteration;

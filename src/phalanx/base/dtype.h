@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace phalanx {
 
@@ -28,7 +29,20 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
-constexpr bool is_floating(DType dtype) { return dtype <= DType::kF16; }
+constexpr bool is_floating(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16:
+      return true;
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kU8:
+      return false;
+  }
+  return false;
+}
 
 // "f64", "f32", "bf16", "f16", "i64", "i32", "u8": the names in JSON documents and messages.
 std::string_view name_of(DType dtype);
@@ -57,19 +71,27 @@ float to_float(float16 value);
 // Rounds to nearest even; overflows to infinity.
 float16 to_float16(float value);
 
+// The element type of T's elements; the compiler refuses a T that no tensor holds.
 template <typename T>
-inline constexpr DType kDTypeOf = DType::kU8;
-template <>
-inline constexpr DType kDTypeOf<double> = DType::kF64;
-template <>
-inline constexpr DType kDTypeOf<float> = DType::kF32;
-template <>
-inline constexpr DType kDTypeOf<bfloat16> = DType::kBF16;
-template <>
-inline constexpr DType kDTypeOf<float16> = DType::kF16;
-template <>
-inline constexpr DType kDTypeOf<std::int64_t> = DType::kI64;
-template <>
-inline constexpr DType kDTypeOf<std::int32_t> = DType::kI32;
+consteval DType dtype_of() {
+  if constexpr (std::is_same_v<T, double>) {
+    return DType::kF64;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return DType::kF32;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return DType::kBF16;
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return DType::kF16;
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return DType::kI64;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return DType::kI32;
+  } else {
+    static_assert(std::is_same_v<T, std::uint8_t>, "no tensor holds elements of this type");
+    return DType::kU8;
+  }
+}
+template <typename T>
+inline constexpr DType kDTypeOf = dtype_of<T>();
 
 }  // namespace phalanx

@@ -36,8 +36,9 @@ constexpr std::array<Row, kStepTimers> kRows = {{
     {"messages", kNoRow},
     {"data", kNoRow},
     {"files", kNoRow},
+    {"snapshot", kNoRow},
 }};
-static_assert(static_cast<std::size_t>(StepTimer::kFiles) + 1 == kStepTimers);
+static_assert(static_cast<std::size_t>(StepTimer::kSnapshot) + 1 == kStepTimers);
 
 }  // namespace
 

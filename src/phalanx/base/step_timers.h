@@ -39,8 +39,9 @@ enum class StepTimer : std::uint8_t {
   kMessages,    // within all others: waiting for messages of any group, barriers included
   kData,        // within kBatchGenerator: waiting for microbatches that are not read yet
   kFiles,       // within all others: waiting for states to come from files and to go there
+  kSnapshot,    // within kOptimizerInnerStep: what a save under way still reads is copied first
 };
-inline constexpr std::size_t kStepTimers = 24;
+inline constexpr std::size_t kStepTimers = 25;
 
 // "forward-backward".
 std::string_view name_of(StepTimer timer);

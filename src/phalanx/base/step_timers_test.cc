@@ -46,6 +46,7 @@ TEST(StepTimers, HaveUniqueNames) {
   EXPECT_EQ(name_of(StepTimer::kSaveCheckpoint), "save-checkpoint");
   EXPECT_EQ(name_of(StepTimer::kData), "data");
   EXPECT_EQ(name_of(StepTimer::kFiles), "files");
+  EXPECT_EQ(name_of(StepTimer::kSnapshot), "snapshot");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ std::vector<std::string> steps_of(SaveOptions options, const Manifest& manifest,
 
 TEST_F(CheckpointTest, ACrashAtAnyStepLeavesALoadableLatest) {
   const TinyModel model(20);
-  const SaveOptions options{.directory = save(), .keep_last = 1};
+  const SaveOptions options{.directory = save(), .retention = {.keep_last = 1}};
   const auto steps = steps_of(options, example_manifest(1), model.all());
   ASSERT_GE(steps.size(), 8U);
   bool in_place = false;

@@ -31,8 +31,8 @@ class CheckpointTest : public testing::Test {
                                       int keep_last = 3) const {
     Manifest manifest = example_manifest(iteration);
     manifest.start = start;
-    return save_checkpoint({.directory = save(), .keep_last = keep_last}, std::move(manifest),
-                           TinyModel(base).all());
+    return save_checkpoint({.directory = save(), .retention = {.keep_last = keep_last}},
+                           std::move(manifest), TinyModel(base).all());
   }
   // The base that the model of the latest checkpoint was made with.
   float latest_base() const {

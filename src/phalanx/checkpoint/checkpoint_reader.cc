@@ -10,6 +10,7 @@
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/tensor_source.h"
@@ -76,13 +77,20 @@ bool means_another_checkpoint_may_do(const Error& error) {
 
 }  // namespace
 
-std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& directory,
-                                                              Verify verify) {
+void check_not_refused(const fs::path& directory, std::span<const RefusedCheckpoint> refused) {
+  for (const auto& [other, fault] : refused) {
+    if (absolute_path(other) == absolute_path(directory)) throw DataError("{}", fault);
+  }
+}
+
+std::optional<CheckpointReader> CheckpointReader::open_if_any(
+    const fs::path& directory, Verify verify, std::span<const RefusedCheckpoint> refused) {
   const fs::path save = without_trailing_slash(directory);
   std::error_code error;
   const std::string name = save.filename().string();
   if (iteration_of_directory_name(name) || iteration_of_aside_name(name) ||
       fs::exists(save / kManifestName, error)) {
+    check_not_refused(save, refused);
     return CheckpointReader(save, verify);
   }
   const SaveContents contents = save_contents(save);
@@ -103,6 +111,7 @@ std::optional<CheckpointReader> CheckpointReader::open_if_any(const fs::path& di
   for (auto candidate = contents.complete.rbegin(); candidate != contents.complete.rend();
        ++candidate) {
     try {
+      check_not_refused(candidate->directory, refused);
       CheckpointReader reader(candidate->directory, verify);
       const std::size_t named = std::min(failures.size(), kNamedInMessages);
       for (std::size_t i = 0; i < named; ++i) {
@@ -134,6 +143,7 @@ CheckpointReader CheckpointReader::open(const fs::path& directory, Verify verify
 
 CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
     : directory_(without_trailing_slash(directory)),
+      files_(files_of_directory(directory_)),
       manifest_(std::make_unique<const Manifest>(read_manifest_of(directory_))) {
   for (std::size_t i = 0; i < manifest().tensors.size(); ++i) {
     index_[manifest().tensors[i].name] = i;
@@ -141,6 +151,21 @@ CheckpointReader::CheckpointReader(const fs::path& directory, Verify verify)
   check_copies(directory_, manifest(), verify != Verify::kNo);
   tensors_ = manifest().parts.empty() ? open_whole_tensors(directory_, manifest(), verify)
                                       : open_part_tensors(directory_, manifest(), verify);
+}
+
+CheckpointReader::CheckpointReader(std::shared_ptr<const CheckpointFiles> files, Verify verify)
+    : files_(std::move(files)),
+      manifest_(std::make_unique<const Manifest>(
+          parse_manifest(files_->open(kManifestName).text(), files_->path(kManifestName)))) {
+  for (std::size_t i = 0; i < manifest().tensors.size(); ++i) {
+    index_[manifest().tensors[i].name] = i;
+  }
+  for (const auto& file : manifest().files) {
+    if (xxh3(content_of(file.name)) != file.xxh3) {
+      throw DataError("{}: damaged: its digest is not the manifest's", files_->path(file.name));
+    }
+  }
+  tensors_ = open_part_tensors(files_, manifest(), verify);
 }
 
 bool CheckpointReader::has_optimizer() const {
@@ -165,7 +190,12 @@ void CheckpointReader::visit(const Manifest::Entry& entry,
   });
 }
 
-void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const {
+const Manifest::Entry& CheckpointReader::stored(const Manifest::Entry& entry) const {
+  return entry.rounded_from.empty() ? entry : *find(entry.rounded_from);
+}
+
+const Manifest::Entry& CheckpointReader::entry_for(const GlobalTensor& target,
+                                                   DTypeMatch match) const {
   const auto* entry = find(target.name);
   if (entry == nullptr) {
     throw ConfigError("{}: has no tensor {}, which the model asks for", directory_.string(),
@@ -182,14 +212,19 @@ void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const 
     throw ConfigError("{}: tensor {} is {}, the model asks for {}", directory_.string(),
                       target.name, name_of(entry->dtype), name_of(local));
   }
+  return *entry;
+}
+
+void CheckpointReader::read(const GlobalTensor& target, DTypeMatch match) const {
+  const Manifest::Entry& entry = entry_for(target, match);
   check_boxes(target, Coverage::kPartial);
-  const std::int64_t size = size_of(entry->dtype);
+  const std::int64_t size = size_of(entry.dtype);
   std::vector<std::byte> bytes;
   for (const ParamBox& box : target.boxes) {
     for_pieces(global_box(box), kReadBytes / size, [&](const MatrixBox& piece) {
       bytes.resize(static_cast<std::size_t>(piece.count() * size));
-      read_box(*entry, piece, bytes);
-      fill_from_box(target, piece, entry->dtype, bytes);
+      read_box(entry, piece, bytes);
+      fill_from_box(target, piece, entry.dtype, bytes);
     });
   }
 }

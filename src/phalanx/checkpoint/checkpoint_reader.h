@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/checkpoint/checkpoint_files.h"
 #include "phalanx/checkpoint/manifest.h"
 #include "phalanx/checkpoint/stored_tensors.h"
 #include "phalanx/mesh/global_tensor.h"
@@ -24,6 +25,15 @@ enum class DTypeMatch {
   kConvert,  // floating-point types are converted, each value to the nearest
 };
 
+// A checkpoint of which somebody found out that it cannot be read.
+struct RefusedCheckpoint {
+  std::filesystem::path directory;
+  std::string fault;
+};
+// DataError with the fault where `directory` is one of them.
+void check_not_refused(const std::filesystem::path& directory,
+                       std::span<const RefusedCheckpoint> refused);
+
 class CheckpointReader {
  public:
   // Opens the checkpoint `directory`/iter_NNNNNNN, or the latest one of a save directory: the one
@@ -32,8 +42,10 @@ class CheckpointReader {
   // starts from random weights (see no_checkpoint_message). DataError if there are checkpoints and
   // none can be read; ConfigError for an unknown format version; InputMissingError for a folder of
   // Hugging Face's, which says how to import it.
-  static std::optional<CheckpointReader> open_if_any(const std::filesystem::path& directory,
-                                                     Verify verify = Verify::kYes);
+  // `refused` are passed over likewise.
+  static std::optional<CheckpointReader> open_if_any(
+      const std::filesystem::path& directory, Verify verify = Verify::kYes,
+      std::span<const RefusedCheckpoint> refused = {});
   // For commands that need a checkpoint: InputMissingError instead of empty.
   static CheckpointReader open(const std::filesystem::path& directory,
                                Verify verify = Verify::kYes);
@@ -42,7 +54,17 @@ class CheckpointReader {
   // their digests must agree: DataError names what does not.
   explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
+  // Opens one that lies elsewhere, in parts; its directory() is empty.
+  explicit CheckpointReader(std::shared_ptr<const CheckpointFiles> files,
+                            Verify verify = Verify::kYes);
+
   const std::filesystem::path& directory() const { return directory_; }
+  // Whether it lies in memory that ends with the job.
+  bool is_in_memory() const { return directory_.empty(); }
+  // Its directory, or what stands for one: for messages.
+  std::string place() const { return files_->place(); }
+  // The content of one of its files.
+  std::string content_of(std::string_view name) const { return files_->open(name).text(); }
   const Manifest& manifest() const { return *manifest_; }
   // False for weights only (imported models).
   bool has_optimizer() const;
@@ -53,11 +75,20 @@ class CheckpointReader {
   void read_box(const Manifest::Entry& entry, const MatrixBox& box, std::span<std::byte> to) const {
     tensors_->read(entry, box, to);
   }
+  // The stored tensor that has the values of this one: itself, or the one it is rounded from.
+  const Manifest::Entry& stored(const Manifest::Entry& entry) const;
+  // For loaders that read each byte once (StoredTensors).
+  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const {
+    return tensors_->units(wanted);
+  }
+  std::unique_ptr<ChunkReader> chunk_reader() const { return tensors_->chunk_reader(); }
   // Passes the row-major little-endian bytes of a whole tensor to `visit`, in pieces of some MiB.
   void visit(const Manifest::Entry& entry,
              const std::function<void(std::span<const std::byte>)>& visit) const;
-  // Fills the boxes of target.local, leaving padding as it is. ConfigError if the tensor is missing
-  // or has another shape or dtype than the model asks for.
+  // The tensor that `target` asks for by name, shape and dtype. ConfigError if it is missing or has
+  // another shape or dtype.
+  const Manifest::Entry& entry_for(const GlobalTensor& target, DTypeMatch match) const;
+  // Fills the boxes of target.local, leaving padding as it is. ConfigError as above.
   void read(const GlobalTensor& target, DTypeMatch match = DTypeMatch::kExact) const;
 
   // The checkpoint's copy of the input file that `flag` ("--vocab-file") named; empty if it has
@@ -69,6 +100,7 @@ class CheckpointReader {
 
  private:
   std::filesystem::path directory_;
+  std::shared_ptr<const CheckpointFiles> files_;
   std::unique_ptr<const Manifest> manifest_;  // at a fixed address
   std::map<std::string, std::size_t, std::less<>> index_;
   std::unique_ptr<const StoredTensors> tensors_;

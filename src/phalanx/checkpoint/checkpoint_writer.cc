@@ -132,14 +132,17 @@ class Saver {
         manifest_(std::move(manifest)),
         content_(content),
         target_(save_ / iteration_directory_name(manifest_.iteration)) {
-    PHALANX_CHECK(manifest_.iteration >= 0 && options.keep_last >= 0,
-                  "iteration {}, {} checkpoints to keep", manifest_.iteration, options.keep_last);
+    PHALANX_CHECK(manifest_.iteration >= 0 && options.retention.keep_last >= 0,
+                  "iteration {}, {} checkpoints to keep", manifest_.iteration,
+                  options.retention.keep_last);
     check_copies();
   }
 
   fs::path run() {
     make_save_directory();
     tidy_up(save_);
+    // What was verified since the last save makes room now.
+    prune(save_, manifest_.start, manifest_.iteration, options_.retention);
     require_space();
     step("create staging");
     Staging staging(save_, manifest_.iteration);
@@ -153,7 +156,7 @@ class Saver {
     hint_in_tracker();
     step("prune");
     tidy_up(save_);
-    prune(save_, manifest_.start, manifest_.iteration, options_.keep_last);
+    prune(save_, manifest_.start, manifest_.iteration, options_.retention);
     return target_;
   }
 

@@ -12,6 +12,7 @@
 
 #include "phalanx/checkpoint/input_file.h"
 #include "phalanx/checkpoint/manifest.h"
+#include "phalanx/checkpoint/retention.h"
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/mesh/global_tensor.h"
 
@@ -21,7 +22,7 @@ inline constexpr std::string_view kMainParamPrefix = "optimizer.main_param.";
 
 struct SaveOptions {
   std::filesystem::path directory;  // --save; made if it is not there
-  int keep_last = 3;  // how many checkpoints up to this one stay, itself included; 0: all
+  Retention retention = {};         // of the checkpoints up to this one
   // Files that are kept with the tensors: the copies that entries of manifest.input_files name.
   std::vector<InputCopy> copies = {};
   // False: as on a file system that cannot exchange two directories in one step.

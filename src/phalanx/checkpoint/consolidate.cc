@@ -38,7 +38,7 @@ class StoredSource final : public TensorSource {
 std::filesystem::path consolidate(const CheckpointReader& reader,
                                   const std::filesystem::path& save) {
   Manifest manifest = reader.manifest();
-  SaveOptions options{.directory = save, .keep_last = 0};
+  SaveOptions options{.directory = save, .retention = {.keep_last = 0}};
   for (const auto& input : manifest.input_files) {
     const auto is_taken = [&](const InputCopy& copy) { return copy.name == input.copy; };
     if (input.copy.empty() || std::ranges::any_of(options.copies, is_taken)) continue;

@@ -42,7 +42,7 @@ class FailingDiskTest : public CheckpointTest, public testing::WithParamInterfac
   FailingDiskTest() : model_(20), manifest_(example_manifest(GetParam().iteration)) {
     manifest_.input_files[0].copy = "vocab.json";
     options_ = {.directory = save(),
-                .keep_last = 1,
+                .retention = {.keep_last = 1},
                 .copies = {{"vocab.json", "{}"}},
                 .may_exchange = GetParam().may_exchange};
   }

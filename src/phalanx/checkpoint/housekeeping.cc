@@ -1,13 +1,16 @@
 #include "phalanx/checkpoint/housekeeping.h"
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/verified_marks.h"
 
 namespace phalanx {
 namespace {
@@ -48,8 +51,12 @@ void put_back(const fs::path& save, const fs::path& aside) {
 }
 
 void try_to_tidy_up(const fs::path& save) {
-  for (const auto& path : leftovers(save)) remove_leftover(path);
+  const std::vector<fs::path> unfinished = leftovers(save);
   const SaveContents contents = save_contents(save);
+  // A run that was killed may have given names that are not on the disk yet. What they replaced
+  // must stay until they are.
+  if (!unfinished.empty() || !contents.replaced.empty()) sync_directory(save);
+  for (const auto& path : unfinished) remove_leftover(path);
   for (const auto& path : contents.replaced) remove_leftover(path);
   // The latest first: of two copies of one iteration it gets the name.
   for (auto next = contents.complete.rbegin(); next != contents.complete.rend(); ++next) {
@@ -59,23 +66,31 @@ void try_to_tidy_up(const fs::path& save) {
   }
 }
 
-void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
+                  const Retention& retention) {
   std::vector<SavedCheckpoint> saved = saved_checkpoints(save);
   std::erase_if(saved, [&](const SavedCheckpoint& checkpoint) {
     return std::pair(checkpoint.start, checkpoint.iteration) > std::pair(start, iteration);
   });
-  for (std::ptrdiff_t i = 0; i < std::ssize(saved) - keep_last; ++i) {
-    const SavedCheckpoint& old = saved[static_cast<std::size_t>(i)];
-    // Half removed, it must not look like a checkpoint.
-    const fs::path doomed = save / staging_directory_name(old.iteration);
+  std::optional<VerifiedMarks> marks;  // are looked at where something would go
+  const auto is_verified = [&](const SavedCheckpoint& checkpoint) {
+    if (!marks) marks.emplace(save);
+    return marks->has(checkpoint.directory);
+  };
+  std::vector<fs::path> doomed;
+  for (const SavedCheckpoint& old : superfluous(saved, retention, is_verified)) {
+    const fs::path path = save / staging_directory_name(old.iteration);
     std::error_code error;
-    fs::rename(old.directory, doomed, error);
+    fs::rename(old.directory, path, error);
     if (error) {
       log_warning("{}: cannot be removed and stays: {}", old.directory.string(), error.message());
     } else {
-      remove_leftover(doomed);
+      doomed.push_back(path);
     }
   }
+  // Half removed, it must not look like a checkpoint, neither after a loss of power.
+  if (!doomed.empty()) sync_directory(save);
+  for (const fs::path& path : doomed) remove_leftover(path);
 }
 
 }  // namespace
@@ -88,9 +103,10 @@ void tidy_up(const fs::path& save) {
   }
 }
 
-void prune(const fs::path& save, std::int64_t start, std::int64_t iteration, int keep_last) {
+void prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
+           const Retention& retention) {
   try {
-    if (keep_last > 0) try_to_prune(save, start, iteration, keep_last);
+    if (retention.keep_last > 0) try_to_prune(save, start, iteration, retention);
   } catch (const std::exception& error) {
     log_warning("older checkpoints stay: {}", error.what());
   }

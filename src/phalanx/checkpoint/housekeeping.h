@@ -5,15 +5,17 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "phalanx/checkpoint/retention.h"
+
 namespace phalanx {
 
 // Removes staging directories, and copies that were set aside and have been replaced. A copy that
 // has not been replaced gets its name back.
 void tidy_up(const std::filesystem::path& save);
 
-// Removes all but the last `keep_last` of the checkpoints up to that one; 0: none. Later ones
-// belong to another run that went further, and stay.
+// Removes those of the checkpoints up to that one that need not stay. Later ones belong to another
+// run that went further, and stay.
 void prune(const std::filesystem::path& save, std::int64_t start, std::int64_t iteration,
-           int keep_last);
+           const Retention& retention);
 
 }  // namespace phalanx

@@ -6,13 +6,14 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "phalanx/base/error.h"
-#include "phalanx/base/file.h"
 #include "phalanx/base/hash.h"
-#include "phalanx/base/random_access_file.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/checkpoint_files.h"
 #include "phalanx/checkpoint/coverage.h"
 #include "phalanx/checkpoint/part_index.h"
 #include "phalanx/checkpoint/stored_tensors.h"
@@ -22,35 +23,33 @@
 namespace phalanx {
 namespace {
 
-namespace fs = std::filesystem;
-
-PartIndex read_index(const fs::path& directory, const Manifest& manifest,
+PartIndex read_index(const CheckpointFiles& files, const Manifest& manifest,
                      const Manifest::Part& part) {
-  const fs::path path = directory / part_index_name(part.rank);
+  const StoredFile file = files.open(part_index_name(part.rank));
+  const std::string& path = file.name();
   // Checked before memory is allocated for it.
-  if (const std::int64_t bytes = RandomAccessFile(path).size(); bytes != part.index_bytes) {
-    throw DataError("{}: has {} bytes, the manifest says {}", path.string(), bytes,
-                    part.index_bytes);
+  if (file.size() != part.index_bytes) {
+    throw DataError("{}: has {} bytes, the manifest says {}", path, file.size(), part.index_bytes);
   }
-  const std::string text = read_file(path);
+  const std::string text = file.text();
   if (xxh3(text) != part.index_xxh3) {
-    throw DataError("{}: damaged: its digest is not the manifest's", path.string());
+    throw DataError("{}: damaged: its digest is not the manifest's", path);
   }
-  PartIndex index = parse_part_index(text, path.string());
+  PartIndex index = parse_part_index(text, path);
   if (index.rank != part.rank || index.bytes != part.bytes) {
-    throw DataError("{}: is of rank {} with {} bytes, the manifest says rank {} with {}",
-                    path.string(), index.rank, index.bytes, part.rank, part.bytes);
+    throw DataError("{}: is of rank {} with {} bytes, the manifest says rank {} with {}", path,
+                    index.rank, index.bytes, part.rank, part.bytes);
   }
   if (index.epoch != manifest.epoch) {
-    throw DataError("{}: is of another save: its epoch is {}, the manifest's {}", path.string(),
-                    index.epoch, manifest.epoch);
+    throw DataError("{}: is of another save: its epoch is {}, the manifest's {}", path, index.epoch,
+                    manifest.epoch);
   }
   return index;
 }
 
 // The data of a part.
 struct Data {
-  RandomAccessFile file;
+  StoredFile file;
   std::int64_t block_bytes = 0;
   std::vector<std::uint64_t> blocks;
 
@@ -70,8 +69,8 @@ using Block = std::vector<std::byte>;
 
 class PartTensors final : public StoredTensors {
  public:
-  PartTensors(const fs::path& directory, const Manifest& manifest, Verify verify)
-      : directory_(directory), manifest_(manifest) {
+  PartTensors(std::shared_ptr<const CheckpointFiles> files, const Manifest& manifest, Verify verify)
+      : files_(std::move(files)), manifest_(manifest) {
     for (const auto& entry : manifest.tensors) {
       entries_[entry.name] = &entry;
       if (entry.rounded_from.empty()) stored_[entry.name];
@@ -80,11 +79,15 @@ class PartTensors final : public StoredTensors {
     for (const auto& [name, boxes] : stored_) {
       std::vector<OwnedBox> owned;
       for (const StoredBox& box : boxes) owned.push_back({box.box, manifest.parts[box.part].rank});
-      check_coverage(directory.string(), name, entries_.at(name)->shape, std::move(owned));
+      check_coverage(files_->place(), name, entries_.at(name)->shape, std::move(owned));
     }
     if (verify == Verify::kYes) verify_all();
     if (verify == Verify::kWeights) verify_weights();
   }
+
+  // Each block has a digest, so any reader can read any block.
+  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const override;
+  std::unique_ptr<ChunkReader> chunk_reader() const override;
 
   void read(const Manifest::Entry& entry, const MatrixBox& box,
             std::span<std::byte> to) const override {
@@ -116,15 +119,17 @@ class PartTensors final : public StoredTensors {
   }
 
  private:
+  class Chunks;
+
   void add(const Manifest::Part& part) {
-    PartIndex index = read_index(directory_, manifest_, part);
-    const fs::path path = directory_ / part_data_name(part.rank);
-    data_.push_back({RandomAccessFile(path), index.block_bytes, std::move(index.blocks)});
+    PartIndex index = read_index(*files_, manifest_, part);
+    data_.push_back(
+        {files_->open(part_data_name(part.rank)), index.block_bytes, std::move(index.blocks)});
     if (data_.back().file.size() != index.bytes) {
-      throw DataError("{}: has {} bytes, its index says {}", path.string(),
+      throw DataError("{}: has {} bytes, its index says {}", data_.back().file.name(),
                       data_.back().file.size(), index.bytes);
     }
-    const std::string where = (directory_ / part_index_name(part.rank)).string();
+    const std::string where = files_->path(part_index_name(part.rank));
     std::int64_t end = 0;
     for (const PartIndex::Piece& piece : index.pieces) {
       const auto boxes = stored_.find(piece.tensor);
@@ -219,17 +224,21 @@ class PartTensors final : public StoredTensors {
   }
 
   Block read_block(std::size_t part, std::int64_t number) const {
+    Block block(static_cast<std::size_t>(data_[part].bytes_of(number)));
+    read_block(part, number, block);
+    return block;
+  }
+
+  void read_block(std::size_t part, std::int64_t number, std::span<std::byte> block) const {
     const Data& data = data_[part];
-    Block block(static_cast<std::size_t>(data.bytes_of(number)));
     const std::int64_t begin = number * data.block_bytes;
     data.file.read(begin, block);
     const std::uint64_t digest = xxh3(block);
     const std::uint64_t expected = data.blocks[static_cast<std::size_t>(number)];
-    if (digest == expected) return block;
+    if (digest == expected) return;
     throw DataError("{}: block {} is damaged ({}): its digest is {}, the index says {}",
-                    data.file.path().string(), number,
-                    tensor_at(part, begin, begin + std::ssize(block)), digest_to_text(digest),
-                    digest_to_text(expected));
+                    data.file.name(), number, tensor_at(part, begin, begin + std::ssize(block)),
+                    digest_to_text(digest), digest_to_text(expected));
   }
 
   // Which tensor has bytes there, for messages.
@@ -245,7 +254,7 @@ class PartTensors final : public StoredTensors {
     return "no tensor";
   }
 
-  fs::path directory_;
+  std::shared_ptr<const CheckpointFiles> files_;
   const Manifest& manifest_;
   std::map<std::string, const Manifest::Entry*, std::less<>> entries_;
   std::map<std::string, std::vector<StoredBox>, std::less<>> stored_;
@@ -256,11 +265,91 @@ class PartTensors final : public StoredTensors {
   mutable std::pair<std::size_t, std::int64_t> last_place_;
 };
 
+// The elements [begin, end) of a box, row-major, as boxes.
+std::vector<MatrixBox> boxes_of_elements(const MatrixBox& box, std::int64_t begin,
+                                         std::int64_t end) {
+  std::vector<MatrixBox> boxes;
+  while (begin < end) {
+    const std::int64_t row = begin / box.columns, column = begin % box.columns;
+    const bool is_whole = column == 0 && end - begin >= box.columns;
+    const MatrixBox next{
+        .row = box.row + row,
+        .column = box.column + column,
+        .rows = is_whole ? (end - begin) / box.columns : 1,
+        .columns = is_whole ? box.columns : std::min(box.columns - column, end - begin)};
+    boxes.push_back(next);
+    begin += next.count();
+  }
+  return boxes;
+}
+
+std::vector<StoredUnit> PartTensors::units(std::span<const Manifest::Entry* const> wanted) const {
+  std::map<std::pair<std::size_t, std::int64_t>, StoredChunk> chunks;  // by part and block
+  for (const Manifest::Entry* entry : wanted) {
+    const std::int64_t size = size_of(entry->dtype);
+    for (const StoredBox& stored : stored_.at(entry->name)) {
+      const std::int64_t block_bytes = data_[stored.part].block_bytes;
+      const std::int64_t count = stored.box.count();
+      for (std::int64_t done = 0; done < count;) {
+        const std::int64_t at = stored.offset + done * size;
+        const std::int64_t number = at / block_bytes;
+        // An element on the edge of two blocks belongs to the first one.
+        const std::int64_t rest = (number + 1) * block_bytes - at;
+        const std::int64_t end = std::min(count, done + ceil_div(rest, size));
+        StoredChunk& chunk = chunks[{stored.part, number}];
+        chunk.bytes = std::max(chunk.bytes, data_[stored.part].bytes_of(number));
+        std::int64_t offset = at - number * block_bytes;
+        for (const MatrixBox& box : boxes_of_elements(stored.box, done, end)) {
+          chunk.pieces.push_back({.entry = entry, .box = box, .offset = offset});
+          offset += box.count() * size;
+        }
+        chunk.bytes = std::max(chunk.bytes, offset);
+        done = end;
+      }
+    }
+  }
+  std::vector<StoredUnit> units;
+  for (auto& [place, chunk] : chunks) {
+    std::tie(chunk.source, chunk.number) = place;
+    units.push_back({std::move(chunk)});
+  }
+  return units;
+}
+
+class PartTensors::Chunks final : public ChunkReader {
+ public:
+  explicit Chunks(const PartTensors& tensors) : tensors_(tensors) {}
+
+  void read(const StoredChunk& chunk, std::span<std::byte> to) override {
+    const Data& data = tensors_.data_[chunk.source];
+    const std::int64_t block = data.bytes_of(chunk.number);
+    tensors_.read_block(chunk.source, chunk.number, to.first(static_cast<std::size_t>(block)));
+    bytes_read_ += block;
+    if (chunk.bytes == block) return;
+    // The rest of an element on the edge.
+    const Block next = tensors_.read_block(chunk.source, chunk.number + 1);
+    bytes_read_ += std::ssize(next);
+    std::memcpy(to.data() + block, next.data(), static_cast<std::size_t>(chunk.bytes - block));
+  }
+
+ private:
+  const PartTensors& tensors_;
+};
+
+std::unique_ptr<ChunkReader> PartTensors::chunk_reader() const {
+  return std::make_unique<Chunks>(*this);
+}
+
 }  // namespace
 
-std::unique_ptr<const StoredTensors> open_part_tensors(const fs::path& directory,
+std::unique_ptr<const StoredTensors> open_part_tensors(const std::filesystem::path& directory,
                                                        const Manifest& manifest, Verify verify) {
-  return std::make_unique<PartTensors>(directory, manifest, verify);
+  return open_part_tensors(files_of_directory(directory), manifest, verify);
+}
+
+std::unique_ptr<const StoredTensors> open_part_tensors(std::shared_ptr<const CheckpointFiles> files,
+                                                       const Manifest& manifest, Verify verify) {
+  return std::make_unique<PartTensors>(std::move(files), manifest, verify);
 }
 
 }  // namespace phalanx

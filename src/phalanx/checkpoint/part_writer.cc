@@ -6,10 +6,9 @@
 #include "phalanx/base/hash.h"
 
 namespace phalanx {
-namespace {
 
-PartIndex index_of(std::string epoch, std::int64_t rank,
-                   const std::vector<PartWriter::Piece>& pieces, std::int64_t block_bytes) {
+PartIndex part_index_of(std::string epoch, std::int64_t rank,
+                        const std::vector<PartWriter::Piece>& pieces, std::int64_t block_bytes) {
   PartIndex index{.epoch = std::move(epoch),
                   .rank = rank,
                   .bytes = 0,
@@ -23,13 +22,11 @@ PartIndex index_of(std::string epoch, std::int64_t rank,
   return index;
 }
 
-}  // namespace
-
 PartWriter::PartWriter(const std::filesystem::path& directory, std::string epoch, std::int64_t rank,
                        const std::vector<Piece>& pieces, const StorageOptions& options,
                        const EngineMaker& make)
     : directory_(directory),
-      index_(index_of(std::move(epoch), rank, pieces, options.block_bytes)),
+      index_(part_index_of(std::move(epoch), rank, pieces, options.block_bytes)),
       data_(directory / part_data_name(rank), index_.bytes, options, make) {}
 
 Manifest::Part PartWriter::finish() {

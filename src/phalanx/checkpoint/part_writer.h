@@ -31,6 +31,9 @@ class PartWriter {
 
   // The bytes of the pieces, in their order, each box row-major. OutputError.
   void write(std::span<const std::byte> bytes) { data_.write(bytes); }
+  // The same without a copy (KeptFile). OutputError.
+  std::span<std::byte> room() { return data_.room(); }
+  void fill(std::int64_t bytes) { data_.fill(bytes); }
   // To be called when all bytes are written (else InternalError): both files are on disk, the
   // directory is not synced yet. The manifest's entry. OutputError.
   Manifest::Part finish();
@@ -40,5 +43,9 @@ class PartWriter {
   PartIndex index_;
   KeptFile data_;
 };
+
+// The index of pieces that lie one behind the other; the digests of its blocks are to be filled in.
+PartIndex part_index_of(std::string epoch, std::int64_t rank,
+                        const std::vector<PartWriter::Piece>& pieces, std::int64_t block_bytes);
 
 }  // namespace phalanx

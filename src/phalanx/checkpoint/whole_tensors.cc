@@ -28,7 +28,7 @@ class WholeTensors final : public StoredTensors {
   WholeTensors(const fs::path& directory, const Manifest& manifest, Verify verify)
       : directory_(directory), manifest_(manifest) {
     for (const auto& file : manifest.files) {
-      const bool is_wanted = verify != Verify::kWeights || file.name != kOptimizerFileName;
+      const bool is_wanted = !is_of_weights(verify) || file.name != kOptimizerFileName;
       if (!is_wanted || is_copy_name(file.name)) continue;
       RandomAccessFile opened(directory / file.name);
       if (opened.size() != file.bytes) {
@@ -39,7 +39,7 @@ class WholeTensors final : public StoredTensors {
     }
     check_entries();
     // Last, because it reads all files: cheap checks come first.
-    if (verify != Verify::kNo) verify_all();
+    if (verify == Verify::kYes || verify == Verify::kWeights) verify_all();
   }
 
   void read(const Manifest::Entry& entry, const MatrixBox& box,
@@ -74,6 +74,25 @@ class WholeTensors final : public StoredTensors {
     }
   }
 
+  // A tensor has one digest, so one reader reads all of it.
+  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const override {
+    std::vector<StoredUnit> units;
+    for (const Manifest::Entry* entry : wanted) {
+      StoredUnit unit;
+      const std::int64_t size = size_of(entry->dtype);
+      for_pieces(whole_box(entry->shape), kReadBytes / size, [&](const MatrixBox& piece) {
+        unit.push_back({.source = static_cast<std::size_t>(entry - manifest_.tensors.data()),
+                        .number = std::ssize(unit),
+                        .bytes = piece.count() * size,
+                        .pieces = {{.entry = entry, .box = piece}}});
+      });
+      if (!unit.empty()) units.push_back(std::move(unit));
+    }
+    return units;
+  }
+
+  std::unique_ptr<ChunkReader> chunk_reader() const override;
+
   void verify_all() const override {
     for (const auto& file : manifest_.files) {
       const auto opened = files_.find(file.name);
@@ -84,6 +103,8 @@ class WholeTensors final : public StoredTensors {
   }
 
  private:
+  class Chunks;
+
   const SafetensorsFile& opened(const Manifest::Entry& entry) const {
     const auto found = files_.find(entry.file);
     PHALANX_CHECK(found != files_.end(), "{}: {} is not open", directory_.string(), entry.file);
@@ -144,6 +165,41 @@ class WholeTensors final : public StoredTensors {
   const Manifest& manifest_;
   std::map<std::string, SafetensorsFile, std::less<>> files_;
 };
+
+class WholeTensors::Chunks final : public ChunkReader {
+ public:
+  explicit Chunks(const WholeTensors& tensors) : tensors_(tensors) {}
+
+  void read(const StoredChunk& chunk, std::span<std::byte> to) override {
+    const auto& [entry, box, offset] = chunk.pieces.front();
+    if (chunk.number == 0) {
+      digest_ = {};
+      digested_ = 0;
+    }
+    const std::int64_t element = box.row * matrix_columns(entry->shape) + box.column;
+    PHALANX_CHECK(digested_ == element, "{}: element {} is read after {}", entry->name, element,
+                  digested_);
+    tensors_.read(*entry, box, to);
+    bytes_read_ += chunk.bytes;
+    digest_.update(to);
+    digested_ += box.count();
+    if (digested_ < entry->shape.count()) return;
+    if (const std::uint64_t digest = digest_.digest(); digest != entry->xxh3) {
+      throw DataError("{}: tensor {} is damaged: its digest is {}, the manifest says {}",
+                      tensors_.opened(*entry).path().string(), entry->name, digest_to_text(digest),
+                      digest_to_text(entry->xxh3));
+    }
+  }
+
+ private:
+  const WholeTensors& tensors_;
+  Xxh3 digest_;
+  std::int64_t digested_ = 0;  // elements of a tensor
+};
+
+std::unique_ptr<ChunkReader> WholeTensors::chunk_reader() const {
+  return std::make_unique<Chunks>(*this);
+}
 
 }  // namespace
 

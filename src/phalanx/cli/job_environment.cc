@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/checkpoint/memory_files.h"
 
 namespace phalanx {
 namespace {
@@ -75,6 +76,7 @@ std::vector<JobName> job_of_environment(const JobVariable& variable, const std::
 }
 
 void read_job(RunConfig& run) {
+  run.memory_files = text_of(own_variable, kMemoryFilesVariable);
   run.job = job_of_environment(own_variable, parent_process());
   run.restarts = std::max(count_of(own_variable, "TORCHELASTIC_RESTART_COUNT"),
                           count_of(own_variable, "SLURM_RESTART_COUNT"));

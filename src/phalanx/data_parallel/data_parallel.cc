@@ -380,6 +380,12 @@ void DataParallel::finish_gather() {
   for (std::size_t b = gathers_.size(); b-- > 0;) wait_for(b);
 }
 
+void DataParallel::gather_loaded(Context& context) {
+  context_ = &context;
+  gather();
+  finish_gather();
+}
+
 void DataParallel::before(const nn::Unit& unit, nn::PassKind pass, int /*microbatch*/) {
   if (pass != nn::PassKind::kForward || !options_.overlap_param_gather) return;
   for (const ParamId id : unit.parameters()) {

@@ -62,6 +62,8 @@ class DataParallel final : public nn::PassStates {
   void gather();
   // Waits for all gathers.
   void finish_gather();
+  // Before the first step: gathers parameters of which each rank has its own part.
+  void gather_loaded(Context& context);
 
   // Waits for reductions and gathers add to these timers from now on; null: none.
   void time_with(StepTimers* timers) { timers_ = timers; }

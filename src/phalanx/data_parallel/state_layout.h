@@ -121,6 +121,7 @@ class StateLayout {
   }
   // Whether this rank writes a tile of its shard where the copies of the states take turns.
   bool writes_in_turn(int tile) const { return tile % cut_.replicas == cut_.replica; }
+  int copies() const { return cut_.replicas; }
   // Whether this is the first copy of the states, and the first rank of those that share it.
   bool is_first_copy() const { return cut_.replica == 0; }
   bool is_first_rank() const { return cut_.replica == 0 && cut_.rank == 0; }

@@ -74,16 +74,27 @@ void KeptFile::write(std::span<const std::byte> bytes) {
                 path_.string(), bytes.size(), written_, bytes_);
   FileAccess access("writing", path_);
   while (!bytes.empty()) {
-    while (requests_[slot_].bytes > 0) wait_for_one();
-    const auto room = static_cast<std::size_t>(block_bytes_ - filled_);
-    const auto now = bytes.first(std::min(room, bytes.size()));
-    std::memcpy(buffer(slot_).data() + filled_, now.data(), now.size());
-    filled_ += std::ssize(now);
-    written_ += std::ssize(now);
+    const std::span<std::byte> to = room();
+    const auto now = bytes.first(std::min(to.size(), bytes.size()));
+    std::memcpy(to.data(), now.data(), now.size());
     bytes = bytes.subspan(now.size());
     access.moved(std::ssize(now));
-    if (filled_ == block_bytes_) start_block();
+    fill(std::ssize(now));
   }
+}
+
+std::span<std::byte> KeptFile::room() {
+  while (requests_[slot_].bytes > 0) wait_for_one();
+  const auto left = std::min(block_bytes_ - filled_, bytes_ - written_);
+  return buffer(slot_).subspan(static_cast<std::size_t>(filled_), static_cast<std::size_t>(left));
+}
+
+void KeptFile::fill(std::int64_t bytes) {
+  PHALANX_CHECK(bytes <= std::min(block_bytes_ - filled_, bytes_ - written_),
+                "{}: {} bytes behind {} of {}", path_.string(), bytes, written_, bytes_);
+  filled_ += bytes;
+  written_ += bytes;
+  if (filled_ == block_bytes_) start_block();
 }
 
 // Hands the block that was filled to the engine, and goes on with the next buffer.

@@ -40,6 +40,10 @@ class KeptFile {
 
   // Appends. OutputError.
   void write(std::span<const std::byte> bytes);
+  // The same without a copy: room() waits until there is room for the next bytes, and fill() says
+  // how many of them the caller has put there. OutputError.
+  std::span<std::byte> room();
+  void fill(std::int64_t bytes);
   std::int64_t written() const { return written_; }
   // To be called when all `bytes` are written (else InternalError): waits until they are on the
   // disk. The XXH3 of every block; the last one may be shorter. OutputError.

@@ -88,6 +88,24 @@ constexpr TrainFlag kRunRows[] = {
         "Every rank writes its own part of a checkpoint, all at the same time (checkpoint "
         "consolidate makes whole tensors of them)",
         {.needs = "--save"}),
+    works<&RunConfig::async_save>(
+        kCheckpoints, "--async-save",
+        "Every rank writes its own part of a checkpoint while training goes on; an update that "
+        "comes before its states are written copies them first, or waits",
+        {.needs = "--save"}),
+    works<&RunConfig::snapshot_fraction>(
+        kCheckpoints, "--snapshot-fraction",
+        "Memory for these copies, as a share of the bytes that a rank saves (0: updates wait; "
+        "default: what the host's memory allows)",
+        {.range = {.least = 0.0, .most = 1.0}, .needs = "--async-save"}),
+    works<&RunConfig::save_skip_if_busy>(
+        kCheckpoints, "--save-skip-if-busy",
+        "A save that comes before the last one has ended is left out, instead of waiting for it",
+        {.needs = "--async-save"}),
+    works<&RunConfig::no_ckpt_fully_parallel_load>(
+        kCheckpoints, "--no-ckpt-fully-parallel-load",
+        "Each rank reads all that it needs of a checkpoint, instead of a share that it sends to "
+        "the others"),
     works<&RunConfig::no_load_optim>(kCheckpoints, "--no-load-optim", "Load weights only",
                                      {.needs = "--load"}),
     works<&RunConfig::finetune>(kCheckpoints, "--finetune",
@@ -101,8 +119,45 @@ constexpr TrainFlag kRunRows[] = {
         kCheckpoints, "--exit-on-missing-checkpoint",
         "Fail where --load has no checkpoint, instead of starting from random",
         {.needs = "--load"}),
-    works<&RunConfig::keep_last>(kCheckpoints, "--keep-last", "Checkpoints to keep",
+    works<&RunConfig::memory_snapshot_interval>(
+        kCheckpoints, "--memory-snapshot-interval",
+        "Iterations between snapshots in memory of `phalanx launch`, from which a run goes on "
+        "after "
+        "a rank was killed (0: none); two for each rank",
+        {.range = from_to(0, kMostExact), .needs = "--save"}),
+    works<&RunConfig::keep_last>(kCheckpoints, "--keep-last",
+                                 "Checkpoints to keep; more stay as long as no newer one was read "
+                                 "back from the disk, whole",
                                  {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::keep_every>(
+        kCheckpoints, "--keep-every",
+        "Keep checkpoints of iterations that are multiples of this, too (0: none)",
+        {.aliases = "--save-retain-interval", .range = from_to(0, kMostExact), .needs = "--save"}),
+    works<&RunConfig::no_verify_saves>(
+        kCheckpoints, "--no-verify-saves",
+        "Checkpoints are not read back after they are saved; --keep-last counts them unseen",
+        {.needs = "--save"}),
+    works<&RunConfig::save_copy>(
+        kCheckpoints, "--save-copy",
+        "A second directory, on another disk, that every --save-copy-interval iterations and at "
+        "the end of the run gets a checkpoint too; a failure there is a warning",
+        {.value_name = "DIR", .needs = "--save"}),
+    works<&RunConfig::save_copy_interval>(
+        kCheckpoints, "--save-copy-interval", "Iterations between checkpoints in --save-copy",
+        {.range = from_to(1, kMostExact), .needs = "--save-copy"}),
+    works<&RunConfig::non_persistent_save_interval>(
+        kCheckpoints, "--non-persistent-save-interval",
+        "Iterations between checkpoints that do not last: the newest stays alone, and a run that "
+        "resumes takes it where it is newer than those of --load",
+        {.range = from_to(1, kMostExact), .needs = "--save"}),
+    works<&RunConfig::non_persistent_ckpt_type>(
+        kCheckpoints, "--non-persistent-ckpt-type",
+        "Where checkpoints that do not last lie: global, a directory that all hosts see",
+        {.choices = "global local in_memory"}),
+    works<&RunConfig::non_persistent_global_ckpt_dir>(
+        kCheckpoints, "--non-persistent-global-ckpt-dir",
+        "The directory of checkpoints that do not last (not given: non_persistent in --save)",
+        {.value_name = "DIR", .needs = "--non-persistent-ckpt-type"}),
     works<&RunConfig::overwrite>(kCheckpoints, "--overwrite",
                                  "Move another run, or later checkpoints, in --save to abandoned-N",
                                  {.needs = "--save"}),

@@ -12,9 +12,8 @@ constexpr Refusal kOtherFormats = {
     "checkpoints are safetensors files with a manifest; the formats of PyTorch are neither written "
     "nor read; leave the flag out",
     kSamePlan};
-constexpr Refusal kKeepLast = {
-    "there is one kind of checkpoint; --save-interval says when one is written and --keep-last how "
-    "many are kept",
+constexpr Refusal kNoLocal = {
+    "checkpoints lie where every host sees them; give --non-persistent-ckpt-type global",
     kSamePlan};
 constexpr Refusal kBatchesOfTraining = {
     "evaluations take the batches of training; leave the flag out"};
@@ -23,9 +22,8 @@ constexpr std::string_view kFreeOfLayout =
 constexpr std::string_view kStateless =
     "random numbers are functions of the seed and the place where they are used, so no generator "
     "has a state";
-constexpr std::string_view kBetweenIterations =
-    "a checkpoint has the same bits whenever it is written, and is written before the next "
-    "iteration begins";
+constexpr std::string_view kOwnThreads =
+    "with --async-save each rank has a thread for it, and without it nothing depends on this";
 constexpr std::string_view kOneLayoutOfFiles = "every layout loads every checkpoint";
 constexpr std::string_view kWandb = "nothing is sent to Weights & Biases";
 constexpr std::string_view kMetrics =
@@ -80,15 +78,13 @@ constexpr TrainFlag kUnboundRunRows[] = {
     refused(kCheckpoints, "--ckpt-convert-format", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-save", kText, kOtherFormats),
     refused(kCheckpoints, "--ckpt-convert-update-legacy-dist-opt-format", kSwitch, kOtherFormats),
-    passed_over(kCheckpoints, "--async-save", kSwitch, kBetweenIterations),
-    passed_over(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kBetweenIterations),
-    with_choices("nvrx mcore",
-                 passed_over(kCheckpoints, "--async-strategy", kText, kBetweenIterations)),
+    satisfied(kCheckpoints, "--use-persistent-ckpt-worker", kSwitch, kOwnThreads),
+    with_choices("nvrx mcore", passed_over(kCheckpoints, "--async-strategy", kText, kOwnThreads)),
     satisfied(
         kCheckpoints, "--no-ckpt-fully-parallel-save", kSwitch,
         "the first rank writes the whole checkpoint, unless --ckpt-fully-parallel-save is given"),
-    passed_over(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
-                "every rank reads from the files what it needs, no more"),
+    satisfied(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
+              "each rank reads its share, unless --no-ckpt-fully-parallel-load is given"),
     passed_over(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
                 "there is nothing about a save that could be kept for the next"),
     with_choices("assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all "
@@ -100,14 +96,9 @@ constexpr TrainFlag kUnboundRunRows[] = {
                 kOneLayoutOfFiles),
     satisfied(kCheckpoints, "--verify-integrity", kSwitch,
               "every file of a checkpoint is compared with its digest when it is opened"),
-    refused(kCheckpoints, "--save-retain-interval", kInteger,
-            {"old checkpoints go by their number; give --keep-last", kSamePlan}),
-    refused(kCheckpoints, "--non-persistent-save-interval", kInteger, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-ckpt-type", kText, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-global-ckpt-dir", kText, kKeepLast),
-    refused(kCheckpoints, "--non-persistent-local-ckpt-dir", kText, kKeepLast),
+    refused(kCheckpoints, "--non-persistent-local-ckpt-dir", kText, kNoLocal),
     satisfied_by("fully_parallel", kCheckpoints, "--non-persistent-local-ckpt-algo", kText,
-                 "nothing depends on it without checkpoints that do not last", kKeepLast),
+                 "nothing depends on it without checkpoints on the hosts' own disks", kNoLocal),
     refused(kCheckpoints, "--override-ckpt-iteration", kInteger,
             {"a checkpoint keeps its iteration; --ckpt-step chooses one, --finetune begins at 0",
              kSamePlan}),

@@ -151,6 +151,7 @@ class Attempt {
                          .error = streams.error.child_descriptor(),
                          .inherited = {}};
     if (setup_.secret_descriptor >= 0) options.inherited.push_back(setup_.secret_descriptor);
+    for (const int file : setup_.memory_files.descriptors()) options.inherited.push_back(file);
     std::error_code ignored;
     std::filesystem::remove(error_file(setup_, rank), ignored);  // an earlier run's of this name
     ranks_.push_back({.rank = rank,

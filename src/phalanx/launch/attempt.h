@@ -7,6 +7,7 @@
 #include <string>
 
 #include "phalanx/base/background_writer.h"
+#include "phalanx/checkpoint/memory_files.h"
 #include "phalanx/launch/console.h"
 #include "phalanx/launch/interruptions.h"
 #include "phalanx/launch/node_group.h"
@@ -32,6 +33,7 @@ struct AttemptSetup {
   std::string launch_id;            // PHALANX_LAUNCH: of all attempts of this launch and no other
   std::filesystem::path directory;  // of this attempt's logs; empty: none
   int secret_descriptor = -1;       // that the ranks inherit; -1: none
+  const MemoryFiles& memory_files;  // likewise, for snapshots
   int stage = 0;                    // of NodeBoard, for this node's reports
   bool error_is_terminal = false;
   std::chrono::milliseconds grace = std::chrono::seconds(1);           // as LaunchSetup's

@@ -105,6 +105,7 @@ class Launcher {
         inbox_(interruptions_.signals()),
         console_(setup.output, setup.error),
         policy_(options.max_restarts, !save_.empty()) {
+    if (takes_snapshots(options.command)) memory_files_ = MemoryFiles::make(options.ranks);
     summary_.run = options.run_id.empty() ? new_run_name() : options.run_id;
   }
 
@@ -244,6 +245,7 @@ class Launcher {
         .launch_id = launch_id_,
         .directory = logs_ ? logs_->make_attempt(attempt) : std::filesystem::path(),
         .secret_descriptor = setup_.secret_descriptor,
+        .memory_files = memory_files_,
         .stage = stage,
         .error_is_terminal = ::isatty(setup_.error) == 1,
         .grace = setup_.grace,
@@ -255,7 +257,7 @@ class Launcher {
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
-    if (group_->node() == 0) own.progress = newest_checkpoint(save_);
+    if (group_->node() == 0) own.progress = newest_state(save_, memory_files_);
     std::vector<NodeReport> reports;
     try {
       // After a failure all launchers end their ranks within seconds.
@@ -325,6 +327,7 @@ class Launcher {
   Console console_;
   BackgroundWriter log_writer_;
   RestartPolicy policy_;
+  MemoryFiles memory_files_;  // as long as this lives
   RunSummary summary_;
   std::string run_id_;
   const std::string launch_id_ = random_digits(32);

@@ -1,5 +1,6 @@
 #include "phalanx/launch/saved_progress.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -63,6 +64,25 @@ std::optional<double> silence_timeout_of(const std::vector<std::string>& command
     return std::nullopt;
   }
   return seconds;
+}
+
+bool takes_snapshots(const std::vector<std::string>& command) {
+  return std::ranges::any_of(command, [](const std::string& word) {
+    return word.starts_with("--memory-snapshot-interval") ||
+           word.starts_with("--memory_snapshot_interval") || word.starts_with("--yaml");
+  });
+}
+
+std::optional<SavedProgress> newest_state(const std::filesystem::path& save,
+                                          const MemoryFiles& memory) {
+  const auto saved = newest_checkpoint(save);
+  const std::vector<MemoryCheckpoint> snapshots = memory_checkpoints(memory);
+  if (snapshots.empty()) return saved;
+  const Manifest& newest = snapshots.front().manifest;
+  const SavedProgress snapshot{.start = newest.start, .iteration = newest.iteration};
+  const bool is_newer = !saved || std::pair(snapshot.start, snapshot.iteration) >
+                                      std::pair(saved->start, saved->iteration);
+  return is_newer ? snapshot : saved;
 }
 
 std::optional<SavedProgress> newest_checkpoint(const std::filesystem::path& save) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/checkpoint/memory_files.h"
+
 namespace phalanx::launch {
 
 // Where the command saves: --save DIR or --save=DIR, the last one; else `save:` of its --yaml-cfg.
@@ -24,6 +26,13 @@ struct SavedProgress {
   std::int64_t iteration = 0;
   friend bool operator==(const SavedProgress&, const SavedProgress&) = default;
 };
+
+// Whether the command may take snapshots in memory (--memory-snapshot-interval).
+bool takes_snapshots(const std::vector<std::string>& command);
+
+// The newest checkpoint, or the newest snapshot in memory.
+std::optional<SavedProgress> newest_state(const std::filesystem::path& save,
+                                          const MemoryFiles& memory);
 
 // From the manifests in SAVE/iter_*/, as a run that resumes finds it. Empty if there is none; also,
 // with a warning, if the directory cannot be listed.

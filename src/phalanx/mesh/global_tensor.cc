@@ -117,7 +117,7 @@ GlobalTensor whole_tensor(std::string name, const Tensor& local) {
 }
 
 void check_boxes(const GlobalTensor& tensor, Coverage coverage) {
-  PHALANX_CHECK(tensor.local.space == MemorySpace::kHost && tensor.local.contiguous(),
+  PHALANX_CHECK(is_host(tensor.local.space) && tensor.local.contiguous(),
                 "{}: not a contiguous tensor on the host", tensor.name);
   const Shape& global = tensor.global_shape;
   const Shape& local = tensor.local.shape;

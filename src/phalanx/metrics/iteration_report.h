@@ -40,6 +40,11 @@ struct IterationReport {
   double message_seconds = 0;
   std::optional<double> file_seconds = {};  // waiting for files, if states are in files
   double saving_seconds = 0;                // since the last iteration; not part of `seconds`
+  // Where a save has begun since the last iteration, or was under way in this one: how long the
+  // first rank stood for it, which is `saving_seconds` and the part of `seconds` that its update
+  // copied or waited. And the bytes of a save that has begun, of all ranks.
+  std::optional<double> snapshot_seconds = {};
+  std::optional<std::int64_t> save_bytes = {};
   // At --log-interval with --timing-log-level 1 or 2: since the last log line.
   std::vector<TimerRow> times;
   std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank

@@ -53,6 +53,15 @@ std::string file_field(const IterationReport& report) {
   return fmt::format(R"("waited_for_files_s": {}, )", number(*report.file_seconds));
 }
 
+std::string save_fields(const IterationReport& report) {
+  std::string text;
+  if (report.snapshot_seconds) {
+    text += fmt::format(R"(, "snapshot_wait_s": {})", number(*report.snapshot_seconds));
+  }
+  if (report.save_bytes) text += fmt::format(R"(, "save_bytes": {})", *report.save_bytes);
+  return text;
+}
+
 struct Line {
   std::int64_t iteration = 0;
   bool is_evaluation = false;
@@ -99,19 +108,20 @@ std::string metrics_key(std::string name) {
 
 std::string to_json_line(const IterationReport& report, double peak_flops) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  return fmt::format(
-      R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
-      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
-      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
-      R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
-      R"("waited_for_messages_s": {}, {}"saving_s": {}}})",
-      report.iteration, report.consumed_samples, loss_fields(report.losses),
-      number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
-      number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
-      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes,
-      number(report.model_flops / report.seconds / peak_flops),
-      number(report.hardware_flops / report.seconds / peak_flops), number(report.data_seconds),
-      number(report.message_seconds), file_field(report), number(report.saving_seconds));
+  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
+                     R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+                     R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+                     R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
+                     R"("waited_for_messages_s": {}, {}"saving_s": {}{}}})",
+                     report.iteration, report.consumed_samples, loss_fields(report.losses),
+                     number(report.learning_rate), decoupled_field(report),
+                     number(report.grad_norm), number(report.loss_scale), report.skipped,
+                     number(report.seconds), number(tokens_per_second),
+                     number(report.model_flops / report.seconds), report.peak_bytes,
+                     report.rss_bytes, number(report.model_flops / report.seconds / peak_flops),
+                     number(report.hardware_flops / report.seconds / peak_flops),
+                     number(report.data_seconds), number(report.message_seconds),
+                     file_field(report), number(report.saving_seconds), save_fields(report));
 }
 
 std::string to_json_line(const EvaluationReport& report) {

@@ -83,16 +83,23 @@ consteval std::size_t number_in(OpListOf<Ops...> /*list*/) {
 
 }  // namespace ops
 
-class Backend {
- public:
-  virtual ~Backend() = default;
+// All ops go through one virtual function for a question, by number: virtual functions for every op
+// and backend take many times longer to compile. `op` is the op of that number.
 
-  // All ops go through two virtual functions, by number: virtual functions for every op and backend
-  // take many times longer to compile.
+// How much scratch the kernels of a machine take: what a plan must know of the machine.
+class WorkspaceSizes {
+ public:
+  virtual ~WorkspaceSizes() = default;
+
   template <typename Op>
   std::int64_t workspace_bytes(const Op& op) const {
     return workspace_bytes_of_op(ops::number_in<Op>(ops::OpList()), &op);
   }
+  virtual std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const = 0;
+};
+
+class Backend : public WorkspaceSizes {
+ public:
   template <typename Op>
   void run(Queue queue, const Op& op, const Tensor& scratch) {
     run_op(queue, ops::number_in<Op>(ops::OpList()), &op, scratch);
@@ -111,8 +118,6 @@ class Backend {
   virtual void wait(Queue queue, Event event) = 0;
 
  private:
-  // `op` is the op of that number.
-  virtual std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const = 0;
   virtual void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) = 0;
 };
 
@@ -142,24 +147,45 @@ void enqueue(Context& context, const Op& op) {
   context.recorder->record(context.queue.id, cost(op), elapsed.count());
 }
 
-// A backend whose ops are free functions found by argument-dependent lookup beside the type Device:
+// Both are made of free functions that argument-dependent lookup finds beside the type Device:
 //   std::int64_t workspace_bytes_of(const Device&, const Op&);
 //   void execute(Device&, const Op&, const Tensor& scratch);
+template <typename Device, typename... Ops>
+std::int64_t workspace_bytes_by_number(OpListOf<Ops...> /*list*/, const Device& device,
+                                       std::size_t number, const void* op) {
+  using Function = std::int64_t (*)(const Device&, const void*);
+  static constexpr Function kFunctions[] = {[](const Device& machine, const void* operands) {
+    return workspace_bytes_of(machine, *static_cast<const Ops*>(operands));
+  }...};
+  return kFunctions[number](device, op);
+}
+
+template <typename Device>
+class WorkspaceSizesOf final : public WorkspaceSizes {
+ public:
+  explicit WorkspaceSizesOf(Device device) : device_(std::move(device)) {}
+
+  std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const override {
+    return workspace_bytes_by_number(OpList(), device_, number, op);
+  }
+
+ private:
+  Device device_;
+};
+
 template <typename Device, typename List>
 class DispatchTo;
 template <typename Device, typename... Ops>
 class DispatchTo<Device, OpListOf<Ops...>> : public Backend {
+ public:
+  std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const final {
+    return workspace_bytes_by_number(OpListOf<Ops...>(), device_, number, op);
+  }
+
  protected:
   explicit DispatchTo(Device device) : device_(std::move(device)) {}
 
  private:
-  std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const final {
-    using Function = std::int64_t (*)(const Device&, const void*);
-    static constexpr Function kFunctions[] = {[](const Device& device, const void* operands) {
-      return workspace_bytes_of(device, *static_cast<const Ops*>(operands));
-    }...};
-    return kFunctions[number](device_, op);
-  }
   void run_op(Queue /*queue*/, std::size_t number, const void* op, const Tensor& scratch) final {
     using Function = void (*)(Device&, const void*, const Tensor&);
     static constexpr Function kFunctions[] = {

@@ -10,7 +10,7 @@ std::unique_ptr<Backend> DeviceChoice::make_backend(std::int64_t threads) const 
 }
 
 std::unique_ptr<Backend> DeviceChoice::make_planning_backend(std::int64_t threads) const {
-  return make_meta_backend({static_cast<int>(threads), products, processor});
+  return make_meta_backend(cpu_workspace_sizes({static_cast<int>(threads), products, processor}));
 }
 
 }  // namespace phalanx

@@ -5,6 +5,11 @@
 #include "phalanx/nn/config.h"
 
 namespace phalanx {
+namespace {
+
+constexpr std::size_t kGradient = 2;  // among the accesses of an update; moments follow
+
+}  // namespace
 
 Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
                      const OptimizerSettings& settings, const OptimizerGroups& groups,
@@ -151,13 +156,24 @@ void Optimizer::update(Context& context, const StepInputs& inputs) const {
   const TimerScope time(timers_, StepTimer::kOptimizerInnerStep);
   visit_tiles(context, states(), parameters_->staging(), accesses(),
               [&](const auto& at, auto tensors) {
+                if (fence_ != nullptr) ask_fence(context, at, tensors);
                 for (const Segment& segment : at.segments) {
                   update(context, inputs, segment, tensors);
                 }
               });
 }
 
-// Weights, the gradient, and what the rule keeps.
+void Optimizer::ask_fence(Context& context, const StateLayout::Tile& at, Tensors tile) const {
+  const bool has_mains = parameters_->has_main_parameters();
+  const auto moments = tile.subspan(kGradient + 1);
+  fence_->before_update(context, static_cast<int>(&at - states().tiles().data()),
+                        {.main = at.states_in_file ? tile[0] : Tensor{},
+                         // With main parameters weights are not read from their file.
+                         .weight = at.weights_in_file && !has_mains ? tile[1] : Tensor{},
+                         .moments = at.states_in_file ? moments : Tensors()});
+}
+
+// Main parameters and weights, the gradient, and what the rule keeps.
 std::vector<TileAccess> Optimizer::accesses() const {
   std::vector<TileAccess> accesses;
   for (const TileAccess& access : parameters_->accesses(true, true)) accesses.push_back(access);
@@ -168,7 +184,6 @@ std::vector<TileAccess> Optimizer::accesses() const {
 
 void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment,
                        Tensors tile) const {
-  constexpr std::size_t kGradient = 2;
   std::vector<Tensor> states;
   for (const Tensor& state : tile.subspan(kGradient + 1)) {
     states.push_back(part_of(state, parameters_->states(), segment));

@@ -16,6 +16,7 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/data_parallel/gradient_store.h"
 #include "phalanx/data_parallel/parameter_store.h"
+#include "phalanx/data_parallel/tile_fence.h"
 #include "phalanx/optim/optimizer_rule.h"
 
 namespace phalanx {
@@ -59,6 +60,9 @@ class Optimizer {
   // From now on steps count their time there; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
 
+  // From now on updates ask the fence before they change a tile; null: nobody.
+  void fence_with(TileFence* fence) { fence_ = fence; }
+
   // Zeros the rule's states.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
@@ -91,6 +95,7 @@ class Optimizer {
   std::vector<TileAccess> accesses() const;
   void update(Context& context, const StepInputs& inputs, const Segment& segment,
               Tensors tile) const;
+  void ask_fence(Context& context, const StateLayout::Tile& at, Tensors tile) const;
 
   const StateLayout& states() const { return parameters_->states(); }
 
@@ -99,6 +104,7 @@ class Optimizer {
   OptimizerSettings settings_;
   OptimizerGroups groups_;
   StepTimers* timers_ = nullptr;
+  TileFence* fence_ = nullptr;
   std::vector<FlatRange> blocks_;    // by ParamId, in block_sums_; none if another stage sums it
   std::vector<StateColumn> states_;  // in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;

@@ -12,6 +12,7 @@
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/model/test_support.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/ops/ref/ref_backend.h"
 #include "phalanx/pipeline/executor.h"
@@ -216,7 +217,8 @@ TEST(PipelinedExecutor, RehearsalsCountTheProgram) {
         MessageTotals messages;
         messages.add(recorder.messages());
 
-        const auto planner = make_meta_backend(cpu::make_device(1, cpu::ProductPrecision::kFp32));
+        const auto planner = make_meta_backend(
+            cpu_workspace_sizes(cpu::make_device(1, cpu::ProductPrecision::kFp32)));
         const auto nobody = make_meta_world(world.rank(), ranks);
         Recorder planned;
         Context planning{

@@ -74,6 +74,7 @@ Json bytes_json(const MemoryPlan& memory) {
   }
   json["total"] = memory.bytes.total();
   json["library_bound"] = memory.library_bound;
+  json["snapshot_bytes"] = memory.snapshot_bytes;
   return json;
 }
 

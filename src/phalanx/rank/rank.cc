@@ -69,10 +69,14 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
     const auto pipeline = static_cast<int>(config.layout.pipeline_model_parallel_size);
     stop_slots_ = arenas["workspace"].allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
+  Arena& snapshot = arenas["snapshot"];
+  if (snapshot.space() != MemorySpace::kNone && snapshot.capacity() > 0) {
+    snapshot_memory_ = snapshot.allocate(DType::kU8, {snapshot.capacity()});
+  }
 }
 
 Rank::~Rank() {
-  if (std::uncaught_exceptions() > exceptions_at_birth_) {
+  if (!ends_together_ && std::uncaught_exceptions() > exceptions_at_birth_) {
     ranks_.world->abort("it ended with an exception");
   }
 }

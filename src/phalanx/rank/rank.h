@@ -44,6 +44,8 @@ class Rank final {
   // After weights came from elsewhere (a checkpoint without main parameters): zero moments, no
   // gradient slots in use.
   void initialise_optimizer() { states_.optimizer().initialise(context_); }
+  // From now on an exception that ends this rank is not its failure: it ends all ranks.
+  void end_together() { ends_together_ = true; }
   void initialise_gradients() { states_.gradients().initialise(context_); }
 
   // Runs as many iterations as there are schedules, all of one batch, after which the pipeline is
@@ -86,6 +88,10 @@ class Rank final {
              const std::function<void(const StateLayout::Tile&, Tensors)>& body) {
     visit_tiles(context_, parameters().states(), parameters().staging(), accesses, body);
   }
+  // From now on updates ask the fence before they change what this rank has; null: nobody.
+  void fence_with(TileFence* fence) { states_.optimizer().fence_with(fence); }
+  // u8, all of the arena "snapshot"; empty where nothing is planned for it.
+  const Tensor& snapshot_memory() const { return snapshot_memory_; }
   // The largest of all ranks' values; every rank asks at the same time.
   int largest_of_all(int value);
 
@@ -109,6 +115,7 @@ class Rank final {
  private:
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
+  bool ends_together_ = false;
   const RankCommunicators& ranks_;
   TensorRegion region_;
   Context context_;
@@ -121,6 +128,7 @@ class Rank final {
   std::unique_ptr<AsynchronousUpdates> asynchronous_;
   BatchMemory batches_;  // a slot for each microbatch in flight
   Tensor stop_slots_;
+  Tensor snapshot_memory_;
   StepTimers* timers_ = nullptr;
 };
 

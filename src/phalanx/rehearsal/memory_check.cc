@@ -36,6 +36,8 @@ std::string_view advice_for(SmallerBy what, const LayoutConfig& layout) {
       return "a smaller --micro-batch-size";
     case SmallerBy::kSequence:
       return "a smaller --seq-length";
+    case SmallerBy::kSnapshot:
+      return "a smaller --snapshot-fraction";
     case SmallerBy::kModel:
       break;
   }

@@ -1,15 +1,19 @@
 #include "phalanx/rehearsal/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/meta/meta_communicator.h"
+#include "phalanx/data_parallel/pieces.h"
 #include "phalanx/rank/reading_ahead.h"
+#include "phalanx/rank/saved_tiles.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -40,6 +44,26 @@ std::vector<int> groups_that_sum(const MessageTotals& messages, const GroupSizes
   return summing;
 }
 
+// What --memory-snapshot-interval keeps of a rank: its share of the states, twice.
+std::int64_t snapshot_bytes(const TrainConfig& config, const Rank& rank) {
+  if (config.run.memory_snapshot_interval == 0) return 0;
+  const ParameterStore& parameters = rank.parameters();
+  const bool has_mains = parameters.has_main_parameters();
+  const auto states = std::ssize(rank.optimizer().state_names()) + (has_mains ? 1 : 0);
+  std::int64_t bytes = 0, count = 0;
+  for (const Piece& piece : pieces(parameters.states(), Writers::kAll)) {
+    const DType dtype = rank.table()[piece.segment.id].dtype;
+    const DType full = nn::full_precision(dtype);
+    // Weights that are rounded from main parameters are left out.
+    const bool has_weights = !has_mains || dtype == full;
+    bytes += piece.segment.count * (states * size_of(full) + (has_weights ? size_of(dtype) : 0));
+    count += states + 1;
+  }
+  constexpr std::int64_t kIndexOfPiece = 256;
+  constexpr std::int64_t kBesides = std::int64_t{1} << 20;
+  return 2 * (bytes + count * kIndexOfPiece + kBesides);
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
@@ -58,6 +82,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .library_bound = kLibraryBytes +
                                    config.layout.threads_per_rank * kLibraryBytesPerThread +
                                    bytes_read_ahead(config, model.batch_schema()),
+                  .snapshot_bytes = snapshot_bytes(config, rank),
                   .process_bound = kLibraryBytes,
                   .made = rehearsal.made,
                   .programs = rehearsal.programs,
@@ -72,7 +97,20 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
                   .transfers = rehearsal.transfers,
                   .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
+  if (config.run.async_save) {
+    plan.saved_bytes = most_saved_bytes(rank, !config.run.no_save_optim);
+    reserve_snapshot(plan, std::llround(config.run.snapshot_fraction.value_or(0.0) *
+                                        static_cast<double>(plan.saved_bytes)));
+  }
   return plan;
+}
+
+void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) {
+  constexpr MemoryRow kRow("snapshot");
+  const std::int64_t reserved = round_up(bytes, kArenaAlignment);
+  plan.bytes[kRow] = reserved;
+  plan.made[kRow] = reserved;
+  for (ProgramMemory& program : plan.programs) program.bytes[kRow] = reserved;
 }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
@@ -120,7 +158,8 @@ std::int64_t process_bytes(std::span<const RankPlan> plans) {
   std::int64_t once = 0;
   for (const RankPlan& plan : plans) {
     const MemoryPlan& memory = plan.memory;
-    bytes += (memory.bytes.total() + memory.library_bound - memory.process_bound) *
+    bytes += (memory.bytes.total() + memory.library_bound + memory.snapshot_bytes -
+              memory.process_bound) *
              std::ssize(plan.ranks);
     once = std::max(once, memory.process_bound);
   }

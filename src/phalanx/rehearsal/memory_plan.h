@@ -17,7 +17,8 @@ struct MemoryPlan {
   // The most that libraries, the program itself and data that is read ahead may take besides the
   // arenas. It is a bound, not a measurement.
   std::int64_t library_bound = 0;
-  std::int64_t process_bound = 0;  // the part of it that a process takes once for all its ranks
+  std::int64_t snapshot_bytes = 0;  // in memory files of the launcher
+  std::int64_t process_bound = 0;   // the part of it that a process takes once for all its ranks
 
   // The programs of the run, the evaluation last; `bytes` is the most of all of them. `made`: how
   // far the arenas go before the first program.
@@ -35,6 +36,8 @@ struct MemoryPlan {
       {};                       // sizes of the groups in which a step sums more than a few numbers
   TransferTotals transfers;     // of a training step, from and to files
   std::int64_t file_bytes = 0;  // disk space of these files
+  // With --async-save: the most that any of these ranks saves. The row "snapshot" is a share of it.
+  std::int64_t saved_bytes = 0;
 
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
@@ -42,6 +45,9 @@ struct MemoryPlan {
 // The plan of one rank of the world of `config`. Nothing of the model's size is allocated.
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        int rank, const DeviceChoice& kernels, Rank::Shared* shared = nullptr);
+
+// Plans so many bytes for the snapshot of a save.
+void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes);
 
 // A plan and the ranks that it is for: all that have one place in the model.
 struct RankPlan {

@@ -34,6 +34,7 @@ std::string memory_table(const MemoryPlan& plan) {
     if (bytes > 0 || !kMemoryRows[row].is_optional) add(kMemoryRows[row].name, bytes);
   }
   add("total", plan.bytes.total());
+  if (plan.snapshot_bytes > 0) add("snapshots, at most", plan.snapshot_bytes);
   add("libraries, at most", plan.library_bound);
   std::vector<std::string> saved;
   for (const std::int64_t bytes : plan.saved_per_microbatch) saved.push_back(format_bytes(bytes));

@@ -22,12 +22,21 @@ void LocalMailbox::post(const std::string& name, std::string text) {
   changed_.notify_all();
 }
 
-std::string LocalMailbox::read(const std::string& name) {
+std::string LocalMailbox::read(const std::string& name) { return *read_unless({}, name); }
+
+std::optional<std::string> LocalMailbox::read_unless(const std::stop_token& stop,
+                                                     const std::string& name) {
   rendezvous::check_mail_name(name);
+  const std::stop_callback wake(stop, [this] {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  });
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_ || texts_.contains(name); });
+  changed_.wait(lock, [&] { return failure_ || stop.stop_requested() || texts_.contains(name); });
   throw_failure();
-  return texts_.at(name);
+  const auto found = texts_.find(name);
+  if (found == texts_.end()) return std::nullopt;
+  return found->second;
 }
 
 std::optional<std::string> LocalMailbox::take(const std::string& name) {

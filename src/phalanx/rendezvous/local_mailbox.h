@@ -16,6 +16,8 @@ class LocalMailbox final : public Mailbox {
  public:
   void post(const std::string& name, std::string text) override;
   std::string read(const std::string& name) override;
+  std::optional<std::string> read_unless(const std::stop_token& stop,
+                                         const std::string& name) override;
   std::optional<std::string> take(const std::string& name) override;
 
   // A rank has failed: every call throws this error from now on, those that wait at once. The first

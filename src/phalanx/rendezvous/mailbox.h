@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -26,9 +27,12 @@ class Mailbox {
   virtual void post(const std::string& name, std::string text) = 0;
   // The text under `name`; waits until it has come. It stays there for others.
   virtual std::string read(const std::string& name) = 0;
+  // The same; nothing if `stop` is requested before the text has come.
+  virtual std::optional<std::string> read_unless(const std::stop_token& stop,
+                                                 const std::string& name) = 0;
   // Removes the text under `name` and returns it, if it is there. Does not wait for it to come.
   virtual std::optional<std::string> take(const std::string& name) = 0;
-  // All three throw the failure of the run when a rank fails meanwhile.
+  // All throw the failure of the run when a rank fails meanwhile.
 
  protected:
   Mailbox() = default;

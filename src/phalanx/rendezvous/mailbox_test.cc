@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <future>
+#include <stop_token>
 #include <thread>
 
 #include "phalanx/rendezvous/local_mailbox.h"
@@ -45,6 +46,18 @@ void expect_post_office(Mailbox& box, Mailbox& other) {
   const std::string text = long_text((std::size_t{3} << 20) + 5);
   box.post("late", text);
   EXPECT_TRUE(early.get() == text);
+
+  // A reader that gives up; what comes later is there for others.
+  std::stop_source stop;
+  std::future<std::optional<std::string>> gives_up =
+      std::async(std::launch::async, [&] { return other.read_unless(stop.get_token(), "later"); });
+  EXPECT_EQ(gives_up.wait_for(milliseconds(20)), std::future_status::timeout);
+  stop.request_stop();
+  EXPECT_EQ(gives_up.get(), std::nullopt);
+  box.post("later", "it has come");
+  EXPECT_EQ(other.read("later"), "it has come");
+  EXPECT_EQ(other.read_unless(std::stop_token(), "later"), "it has come");
+  EXPECT_EQ(box.take("later"), "it has come");
 
   EXPECT_EQ(error_of([&] { box.post("long", std::string(kLongestMail + 1, 'x')); }).first, 70);
   for (const char* name : {"", "two words", "\xc3\xa4"}) {

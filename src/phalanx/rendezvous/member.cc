@@ -124,6 +124,10 @@ class ConnectedMember : public Member, private MemberCore::Host {
     mail_.post(name, std::move(text));
   }
   std::string read(const std::string& name) override { return mail_.read(name); }
+  std::optional<std::string> read_unless(const std::stop_token& stop,
+                                         const std::string& name) override {
+    return mail_.read_unless(stop, name);
+  }
   std::optional<std::string> take(const std::string& name) override { return mail_.take(name); }
 
  private:

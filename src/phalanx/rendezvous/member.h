@@ -67,6 +67,8 @@ class Member : public RankWatch, public Mailbox {
   // Rank 0's text, of at most 1 MiB; every rank must call it. Errors as gather().
   virtual std::string broadcast(std::string of_rank_0) = 0;
 
+  Mailbox* mailbox() noexcept override { return this; }
+
   // The rank is done: from now on its end is no failure, and it ignores failures of others.
   virtual void leave() noexcept = 0;
 };

@@ -34,7 +34,13 @@ void check_mail(std::string_view name, std::string_view text) {
                 text.size(), kLongestMail);
 }
 
-Mail MemberMail::ask(Call call, const std::string& name, const std::function<void()>& send) {
+std::optional<Mail> MemberMail::ask(Call call, const std::string& name,
+                                    const std::function<void()>& send,
+                                    const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  });
   std::unique_lock lock(mutex_);
   if (failure_) throw Error(*failure_);
   const auto is_posted_now = [&](const Waiting& each) {
@@ -46,16 +52,20 @@ Mail MemberMail::ask(Call call, const std::string& name, const std::function<voi
   // Answers to calls of one kind and name come in the order of the calls.
   const auto own = waiting_.insert(waiting_.end(), Waiting{call, name});
   send();
-  changed_.wait(lock, [&] { return failure_ || own->answer; });
+  changed_.wait(lock, [&] { return failure_ || own->answer || stop.stop_requested(); });
+  if (!failure_ && !own->answer) {
+    own->is_given_up = true;
+    return std::nullopt;
+  }
   std::optional<Mail> answer = std::move(own->answer);
   waiting_.erase(own);
   if (!answer) throw Error(*failure_);
-  return std::move(*answer);
+  return answer;
 }
 
 void MemberMail::post(const std::string& name, std::string text) {
   check_mail(name, text);
-  const Mail answer = ask(Call::kPost, name, [&] {
+  const std::optional<Mail> answer = ask(Call::kPost, name, [&] {
     std::size_t offset = 0;
     do {
       std::string part = text.substr(offset, kLongestMailPart);
@@ -63,19 +73,29 @@ void MemberMail::post(const std::string& name, std::string text) {
       send_(MailPart{name, text.size(), std::move(part)});
     } while (offset < text.size());
   });
-  if (answer.kind == Mail::Kind::kRefused) throw UnavailableError("{}", answer.text);
+  if (answer->kind == Mail::Kind::kRefused) throw UnavailableError("{}", answer->text);
 }
 
-std::string MemberMail::read(const std::string& name) {
+std::string MemberMail::read(const std::string& name) { return *read_unless({}, name); }
+
+std::optional<std::string> MemberMail::read_unless(const std::stop_token& stop,
+                                                   const std::string& name) {
   check_mail_name(name);
-  return ask(Call::kRead, name, [&] { send_(MailRequest{name, false}); }).text;
+  std::optional<Mail> answer = ask(
+      Call::kRead, name,
+      [&] {
+        send_(MailRequest{name, false});
+      },
+      stop);
+  if (!answer) return std::nullopt;
+  return std::move(answer->text);
 }
 
 std::optional<std::string> MemberMail::take(const std::string& name) {
   check_mail_name(name);
-  Mail answer = ask(Call::kTake, name, [&] { send_(MailRequest{name, true}); });
-  if (answer.kind == Mail::Kind::kNotThere) return std::nullopt;
-  return std::move(answer.text);
+  std::optional<Mail> answer = ask(Call::kTake, name, [&] { send_(MailRequest{name, true}); });
+  if (answer->kind == Mail::Kind::kNotThere) return std::nullopt;
+  return std::move(answer->text);
 }
 
 void MemberMail::on_answer(Mail&& mail) {
@@ -85,6 +105,10 @@ void MemberMail::on_answer(Mail&& mail) {
            is_of(mail.kind, each.call == Call::kPost, each.call == Call::kRead);
   });
   if (asked == waiting_.end()) throw UnavailableError("it sends a text that nobody has asked for");
+  if (asked->is_given_up) {
+    waiting_.erase(asked);
+    return;
+  }
   asked->answer = std::move(mail);
   changed_.notify_all();
 }

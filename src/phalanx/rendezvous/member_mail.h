@@ -24,6 +24,8 @@ class MemberMail final : public Mailbox {
 
   void post(const std::string& name, std::string text) override;
   std::string read(const std::string& name) override;
+  std::optional<std::string> read_unless(const std::stop_token& stop,
+                                         const std::string& name) override;
   std::optional<std::string> take(const std::string& name) override;
 
   void on_answer(Mail&& mail);
@@ -36,10 +38,12 @@ class MemberMail final : public Mailbox {
     Call call;
     std::string name;
     std::optional<Mail> answer{};
+    bool is_given_up = false;  // the answer that comes is for nobody
   };
 
-  // Sends what `send` says and waits for the answer.
-  Mail ask(Call call, const std::string& name, const std::function<void()>& send);
+  // Sends what `send` says and waits for the answer; nothing if `stop` is requested meanwhile.
+  std::optional<Mail> ask(Call call, const std::string& name, const std::function<void()>& send,
+                          const std::stop_token& stop = {});
 
   Send send_;
   std::mutex mutex_{};

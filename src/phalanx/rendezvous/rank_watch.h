@@ -18,6 +18,8 @@
 
 namespace phalanx {
 
+class Mailbox;
+
 // The first failure of a world. Failures that follow from it are not reported.
 struct RankFailure {
   int rank = -1;                           // that failed
@@ -39,6 +41,9 @@ class RankWatch {
   // Where threads count other progress than messages, each one in a ProgressScope; null if nobody
   // watches.
   virtual Progress* progress() noexcept { return nullptr; }
+  // Texts that the ranks of the run leave for each other; null if there is none. It lives as long
+  // as the watch.
+  virtual Mailbox* mailbox() noexcept { return nullptr; }
   // How long the rank may be without a tick; zero: no limit.
   virtual void limit_stillness(std::chrono::milliseconds /*limit*/) {}
 
@@ -73,7 +78,7 @@ class RankWatch {
   RankWatch() = default;
 };
 
-// A watch that does nothing, for ranks that are threads of one process.
-std::unique_ptr<RankWatch> make_idle_watch();
+// A watch that does nothing, for ranks that are threads of one process. `mailbox`: theirs, or null.
+std::unique_ptr<RankWatch> make_idle_watch(Mailbox* mailbox = nullptr);
 
 }  // namespace phalanx

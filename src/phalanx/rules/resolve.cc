@@ -1,6 +1,9 @@
 #include "phalanx/rules/resolve.h"
 
 #include <cmath>
+#include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/families/family.h"
@@ -53,6 +56,36 @@ void check_size(const TrainConfig& c) {
       c.data.seq_length, c.layout.micro_batch_size);
 }
 
+void check_second_places(const RunConfig& r) {
+  if (!r.save_copy.empty() && r.save_copy_interval == 0) {
+    throw ConfigError("--save-copy {} needs --save-copy-interval", r.save_copy);
+  }
+  if (!r.non_persistent_ckpt_type.empty() && r.non_persistent_ckpt_type != "global") {
+    throw ConfigError(
+        "--non-persistent-ckpt-type {}: a host's own disk or memory is lost with the host, and "
+        "another layout could not read it; give global",
+        r.non_persistent_ckpt_type);
+  }
+  if (r.non_persistent_save_interval > 0 && r.non_persistent_ckpt_type.empty()) {
+    throw ConfigError("--non-persistent-save-interval {} needs --non-persistent-ckpt-type global",
+                      r.non_persistent_save_interval);
+  }
+  std::vector<std::pair<std::string_view, std::string>> places;
+  for (const auto& [flag, directory] :
+       {std::pair<std::string_view, std::string>{"--save", r.save},
+        {"--save-copy", r.save_copy},
+        {"--non-persistent-global-ckpt-dir", r.non_persistent_global_ckpt_dir}}) {
+    if (directory.empty()) continue;
+    const std::filesystem::path path =
+        std::filesystem::path(directory).lexically_normal() / std::filesystem::path();
+    for (const auto& [other, used] : places) {
+      if (used != path.string()) continue;
+      throw ConfigError("{} and {} are both {}: give two directories", other, flag, directory);
+    }
+    places.emplace_back(flag, path.string());
+  }
+}
+
 void check_run(const RunConfig& r) {
   if (!r.trace.empty() && !r.trace.ends_with(".json")) {
     throw ConfigError("--trace {}: the name must end with .json; a picture goes beside it as .svg",
@@ -61,6 +94,7 @@ void check_run(const RunConfig& r) {
   if (!r.save.empty() && r.save_interval == 0) {
     throw ConfigError("--save {} needs --save-interval", r.save);
   }
+  check_second_places(r);
   if (r.skip_train && r.eval_iters == 0) {
     throw ConfigError("--skip-train and --eval-iters 0 leave nothing to do: leave one out");
   }

@@ -122,6 +122,13 @@ TEST(TrainConfig, RefusesWithTheFlagsName) {
   expect_refused("--attention-backend flash", "--attention-backend");
   expect_refused("--data-path", "--data-path");
   expect_refused("--save x", "--save-interval");
+  const std::string saves = "--save x --save-interval 1 ";
+  expect_refused(saves + "--save-copy y", "--save-copy-interval");
+  expect_refused(saves + "--save-copy-interval 1 --save-copy ./x/", {"--save-copy", "--save"});
+  expect_refused(saves + "--non-persistent-save-interval 1", "--non-persistent-ckpt-type global");
+  for (const std::string type : {"local", "in_memory"}) {
+    expect_refused("--non-persistent-ckpt-type " + type, {type, "give global"});
+  }
   expect_refused("--seed 0", "--seed");
   expect_refused("--lr-wsd-decay-samples 5", {"--lr-wsd-decay-samples", "--train-samples"});
   expect_refused("--start-weight-decay 0", "--weight-decay-incr-style");

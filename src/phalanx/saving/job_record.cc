@@ -13,6 +13,7 @@
 #include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/flag_table/train_flags.h"
+#include "phalanx/saving/non_persistent.h"
 
 namespace phalanx {
 namespace {
@@ -137,10 +138,15 @@ JobRecord begun_by_this_job(const TrainConfig& config) {
   return *std::move(found);
 }
 
-bool has_saved(const JobRecord& record, const fs::path& save) {
-  const std::vector<SavedCheckpoint> saved = saved_checkpoints(save);
-  return !saved.empty() && saved.back().run_id == record.run_id &&
-         saved.back().start >= record.start;
+bool has_saved(const JobRecord& record, const RunConfig& run) {
+  for (const fs::path& place : {fs::path(run.save), non_persistent_directory(run, run.save)}) {
+    const std::vector<SavedCheckpoint> saved = saved_checkpoints(place);
+    if (!saved.empty() && saved.back().run_id == record.run_id &&
+        saved.back().start >= record.start) {
+      return true;
+    }
+  }
+  return false;
 }
 
 fs::path chosen_checkpoint(const JobRecord& record, const fs::path& save) {

@@ -54,8 +54,9 @@ void write_job_record(const std::filesystem::path& save, const JobRecord& record
 // none. Called under the lock of --save.
 JobRecord begun_by_this_job(const TrainConfig& config);
 
-// Whether the newest checkpoint in `save` is one that the record's job has saved.
-bool has_saved(const JobRecord& record, const std::filesystem::path& save);
+// Whether the newest checkpoint in --save, or of those that do not last, is one that the record's
+// job has saved.
+bool has_saved(const JobRecord& record, const RunConfig& run);
 
 // Where the chosen checkpoint lies now: it may have been moved aside. InputMissingError where it is
 // gone or has been replaced.

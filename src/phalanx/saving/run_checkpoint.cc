@@ -2,17 +2,19 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/base/parse_number.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
-#include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer tensors
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/families/family.h"
+#include "phalanx/saving/non_persistent.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -42,51 +44,6 @@ std::set<std::string> absent_parameters(const CheckpointReader& reader,
   return absent;
 }
 
-using Absent = std::set<std::string>;
-
-void load_weights(const CheckpointReader& reader, Rank& rank, const Absent& absent) {
-  const nn::ParamTable& table = rank.table();
-  const ParameterStore& parameters = rank.parameters();
-  for (ParamId id = 0; id < table.size(); ++id) {
-    if (absent.contains(table[id].name) || !parameters.weight(id)) continue;
-    reader.read(global_tensor(table[id], parameters.weight(id)), DTypeMatch::kConvert);
-  }
-  rank.visit(parameters.accesses(true, true), [&](const auto& tile, auto tensors) {
-    for (const Segment& segment : tile.segments) {
-      const ParamSpec& spec = table[segment.id];
-      if (absent.contains(spec.name) || parameters.weight(segment.id)) continue;
-      reader.read(shard_tensor(spec, parameters.weight(segment, tensors), segment.begin),
-                  DTypeMatch::kConvert);
-    }
-  });
-}
-
-// The parts of main parameters and optimizer states that this rank updates.
-void load_states(const CheckpointReader& reader, Rank& rank, bool with_optimizer,
-                 const Absent& absent) {
-  const ParameterStore& parameters = rank.parameters();
-  const auto read_each = [&](const TileAccess& access, std::string_view prefix, DTypeMatch match) {
-    rank.visit({&access, 1}, [&](const auto& tile, auto tensors) {
-      for (const Segment& segment : tile.segments) {
-        const ParamSpec& spec = parameters.table()[segment.id];
-        if (absent.contains(spec.name)) continue;
-        const Tensor part = part_of(tensors[0], parameters.states(), segment);
-        reader.read(shard_tensor(spec, part, segment.begin, prefix), match);
-      }
-    });
-  };
-  if (parameters.has_main_parameters()) {
-    // Without main parameters in the checkpoint they start from the rounded weights.
-    read_each(parameters.accesses(true, true)[0],
-              with_optimizer ? kMainParamPrefix : std::string_view(),
-              with_optimizer ? DTypeMatch::kExact : DTypeMatch::kConvert);
-  }
-  if (!with_optimizer) return;
-  for (const auto name : rank.optimizer().state_names()) {
-    read_each({.column = &rank.optimizer().state(name)}, state_prefix(name), DTypeMatch::kExact);
-  }
-}
-
 std::int64_t left_out_samples(const Manifest& manifest) {
   const auto said = manifest.arguments.find(std::string(kLeftOutSamples));
   if (said == manifest.arguments.end()) return 0;
@@ -99,14 +56,29 @@ std::int64_t left_out_samples(const Manifest& manifest) {
 
 // Files that are not read are not verified.
 Verify what_to_verify(const RunConfig& run) {
-  return run.finetune || run.no_load_optim ? Verify::kWeights : Verify::kYes;
+  return run.finetune || run.no_load_optim ? Verify::kCopiesOfWeights : Verify::kCopies;
+}
+
+// Null where there is none, it is older than those that last, or it cannot be read.
+std::shared_ptr<const CheckpointReader> open_non_persistent(
+    const RunConfig& run, std::span<const RefusedCheckpoint> refused) {
+  const auto newest = newest_non_persistent(run, run.load);
+  if (!newest) return nullptr;
+  try {
+    return open_checkpoint_at(run, newest->directory.string(), true, refused);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInternal) throw;
+    log_warning("{}; the run begins with what --load {} has", error.what(), run.load);
+    return nullptr;
+  }
 }
 
 }  // namespace
 
 bool begins_pretrained(const RunConfig& run) {
   if (run.pretrained_checkpoint.empty() || run.ckpt_step > 0) return false;
-  return run.load.empty() || !CheckpointReader::open_if_any(run.load, Verify::kNo);
+  return run.load.empty() || (!newest_non_persistent(run, run.load) &&
+                              !CheckpointReader::open_if_any(run.load, Verify::kNo));
 }
 
 TrainConfig from_pretrained(TrainConfig config) {
@@ -116,14 +88,15 @@ TrainConfig from_pretrained(TrainConfig config) {
   return config;
 }
 
-std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
+std::shared_ptr<const CheckpointReader> open_checkpoint(
+    const RunConfig& run, std::span<const RefusedCheckpoint> refused) {
   if (run.load.empty()) return nullptr;
-  const Verify verify = what_to_verify(run);
   if (run.ckpt_step > 0) {
-    return std::make_shared<const CheckpointReader>(directory_of_iteration(run.load, run.ckpt_step),
-                                                    verify);
+    const auto named = directory_of_iteration(run.load, run.ckpt_step);
+    return open_checkpoint_at(run, named.string(), true, refused);
   }
-  auto reader = CheckpointReader::open_if_any(run.load, verify);
+  if (auto newest = open_non_persistent(run, refused)) return newest;
+  auto reader = CheckpointReader::open_if_any(run.load, what_to_verify(run), refused);
   if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
   if (run.exit_on_missing_checkpoint) {
     const bool is_pretrained = run.load == run.pretrained_checkpoint;
@@ -135,9 +108,10 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(const RunConfig& run) {
   return nullptr;
 }
 
-std::shared_ptr<const CheckpointReader> open_checkpoint_at(const RunConfig& run,
-                                                           const std::string& directory,
-                                                           bool verified) {
+std::shared_ptr<const CheckpointReader> open_checkpoint_at(
+    const RunConfig& run, const std::string& directory, bool verified,
+    std::span<const RefusedCheckpoint> refused) {
+  check_not_refused(directory, refused);
   return std::make_shared<const CheckpointReader>(directory,
                                                   verified ? what_to_verify(run) : Verify::kNo);
 }
@@ -167,17 +141,18 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   const Manifest& manifest = reader.manifest();
   const bool speaks = rank.ranks().world->rank() == 0;
   if (speaks) {
-    log_info(" loading checkpoint from {} at iteration {}", config.run.load, manifest.iteration);
+    log_info(" loading checkpoint from {} at iteration {}",
+             reader.is_in_memory() ? reader.place() : config.run.load, manifest.iteration);
   }
-  const bool with_optimizer =
-      reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim;
-  Absent absent;
+  LoadOptions options{
+      .with_optimizer = reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim,
+      .in_shares = !config.run.no_ckpt_fully_parallel_load};
   if (begins_with_part(config)) {
-    absent = absent_parameters(reader, rank.whole_table());
+    options.absent = absent_parameters(reader, rank.whole_table());
     rank.initialise();
-    if (speaks && !absent.empty()) {
+    if (speaks && !options.absent.empty()) {
       log_warning("the checkpoint has no {}: these begin with random weights",
-                  fmt::join(absent, ", "));
+                  fmt::join(options.absent, ", "));
     }
   } else {
     rank.initialise_gradients();
@@ -185,13 +160,23 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
     rank.parameters().clear(rank.context());
     rank.initialise_optimizer();
   }
-  load_weights(reader, rank, absent);
-  load_states(reader, rank, with_optimizer, absent);
+  const LoadFacts facts = load_states(reader, rank, options);
+  if (!facts.fault.empty()) {
+    rank.end_together();
+    throw UnreadableCheckpoint{{.directory = reader.place(), .fault = facts.fault}};
+  }
   if (speaks) {
-    log_info("  successfully loaded checkpoint from {} at iteration {}", config.run.load,
-             manifest.iteration);
+    log_info("  successfully loaded checkpoint from {} at iteration {}",
+             reader.is_in_memory() ? reader.place() : config.run.load, manifest.iteration);
+    log_info("  {} read in {:.2f} s ({}/s by {} rank{}), {} sent between ranks",
+             format_bytes(facts.bytes_read), facts.seconds,
+             format_bytes(static_cast<std::int64_t>(static_cast<double>(facts.bytes_read) /
+                                                    std::max(facts.seconds, 1e-9))),
+             rank.ranks().world->size(), rank.ranks().world->size() == 1 ? "" : "s",
+             format_bytes(facts.bytes_sent));
   }
   RunState state;
+  state.loading = facts;
   state.loss_scaler = loss_scaler(config).state();
   if (config.run.finetune) return state;
   state.left_out_samples = left_out_samples(manifest);

@@ -11,6 +11,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/saving/non_persistent.h"
 #include "phalanx/saving/run_checkpoint.h"
 
 namespace phalanx {
@@ -24,6 +25,11 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
 }
 
 }  // namespace
+
+bool is_saved_in(const fs::path& save, const CheckpointReader& checkpoint) {
+  return !checkpoint.is_in_memory() &&
+         is_same_directory(absolute_path(checkpoint.directory()).parent_path(), save);
+}
 
 TrainConfig restarted_from_save(TrainConfig config) {
   config.run.load = config.run.save;
@@ -53,9 +59,12 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
       goes_on_with_job_(job_.has_begun() && job_.is_settled),
       identity_{.run_id = job_.run_id.empty() ? std::move(name) : job_.run_id} {
   if (save_.empty()) return;
+  const fs::path not_lasting = non_persistent_directory(run, save_);
   // --load may also name one iteration of it.
-  identity_.is_resumed = loaded != nullptr && !run.finetune &&
-                         is_same_directory(absolute_path(loaded->directory()).parent_path(), save_);
+  if (loaded != nullptr && !run.finetune) {
+    identity_.is_resumed =
+        loaded->is_in_memory() || is_saved_in(save_, *loaded) || is_saved_in(not_lasting, *loaded);
+  }
   if (identity_.is_resumed) {
     const Manifest& manifest = loaded->manifest();
     if (!manifest.run_id.empty()) identity_.run_id = manifest.run_id;
@@ -71,6 +80,11 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
   // moved aside: the move may be interrupted.
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
     identity_.start = std::max(identity_.start, saved.start + 1);
+  }
+  if (identity_.is_resumed && !not_lasting.empty()) {
+    for (const SavedCheckpoint& saved : saved_checkpoints(not_lasting)) {
+      identity_.start = std::max(identity_.start, saved.start + 1);
+    }
   }
   // An earlier attempt of the job has decided to move these aside: not refused again.
   if (!job_.has_begun() || job_.is_settled) refuse_to_lose(run, loaded);

@@ -37,6 +37,9 @@ struct RunIdentity {
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 
+// Whether the checkpoint is one of this save directory's; one in memory is not.
+bool is_saved_in(const std::filesystem::path& save, const CheckpointReader& checkpoint);
+
 class RunDirectory {
  public:
   // Decides, and changes nothing. `loaded` is the checkpoint that the run begins with, or null;

@@ -2,121 +2,271 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <utility>
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
+#include "phalanx/checkpoint/housekeeping.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/timing_log.h"
 #include "phalanx/saving/gathered_tensors.h"
-#include "phalanx/saving/rank_parts.h"
+#include "phalanx/saving/part_contents.h"
 #include "phalanx/saving/stored_schedule.h"
 
 namespace phalanx {
-RunSaver::RunSaver(SavedRun run, Rank& rank, Listeners listeners)
-    : run_(run), rank_(rank), listeners_(std::move(listeners)), saved_iteration_(run.last_saved) {}
+namespace {
 
-void RunSaver::save(const RunState& state, Occasion occasion) {
-  const TrainConfig& config = run_.config;
-  if (config.run.save.empty() || saved_iteration_ == state.iteration) return;
-  const std::optional<std::string> reason = save_on_all(state);
-  if (!reason) {
-    saved_iteration_ = state.iteration;
-    failures_ = 0;
-    const std::string times = format_times(config.run.timing_log_option, listeners_.times());
-    listeners_.note({RunNote::Kind::kSaved, state.iteration,
-                     fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}",
-                                 state.iteration, config.run.save, times),
-                     fmt::format("checkpoint saved: {}/{}", config.run.save,
-                                 iteration_directory_name(state.iteration))});
-    return;
+// How long the end of a run may wait for the last checkpoint to be read back.
+constexpr std::chrono::seconds kVerifiedAtEnd{5};
+
+}  // namespace
+
+RunSaver::RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listeners,
+                   BackgroundSaving background)
+    : run_(run),
+      target_(std::move(target)),
+      rank_(rank),
+      listeners_(std::move(listeners)),
+      background_(std::move(background)),
+      saved_iteration_(target_.last_saved) {
+  if (!target_.directory.empty() && target_.retention.waits_for_verified &&
+      rank_.ranks().world->rank() == 0) {
+    verifier_.emplace(target_.directory);
   }
-  ++failures_;
-  const bool ends = occasion == Occasion::kLeaving || failures_ == kFailuresInARow;
-  Communicator& world = *rank_.ranks().world;
-  if (world.rank() > 0) {
-    // The first rank says why.
-    if (ends) world.barrier(rank_.context());
-    return;
-  }
-  const std::string last_good = saved_iteration_ < 0
-                                    ? std::string("there is no checkpoint of this run")
-                                    : fmt::format("the last good one is {}/{}", config.run.save,
-                                                  iteration_directory_name(saved_iteration_));
-  if (!ends) {
-    listeners_.note(
-        {RunNote::Kind::kSaveFailed, state.iteration,
-         fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
-                     state.iteration, *reason, last_good)});
-    return;
-  }
-  throw IoError("the checkpoint of iteration {} could not be saved{}: {}; {}", state.iteration,
-                occasion == Occasion::kPeriodic
-                    ? fmt::format(", nor the {} before it", kFailuresInARow - 1)
-                    : std::string(),
-                *reason, last_good);
 }
 
-std::optional<std::string> RunSaver::save_on_all(const RunState& state) {
+RunSaver::~RunSaver() {
+  if (under_way_ && under_way_->in_background) rank_.fence_with(nullptr);
+}
+
+void RunSaver::save(const RunState& state, Occasion occasion) {
+  if (target_.directory.empty()) return;
   const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
-  std::string reason = try_to_save(state);
+  const bool is_periodic = occasion == Occasion::kPeriodic;
+  if (under_way_ && is_periodic) {
+    if (under_way_->iteration == state.iteration || is_left_out(state.iteration)) return;
+  }
+  settle();
+  end_if_hopeless();
+  if (saved_iteration_ == state.iteration) return verify(occasion);
+  const RunConfig& flags = run_.config.run;
+  if (!flags.async_save && !flags.ckpt_fully_parallel_save) {
+    const std::optional<std::string> reason = save_whole(state);
+    conclude(state.iteration, reason, occasion,
+             reason ? std::string() : format_times(flags.timing_log_option, listeners_.times()));
+    return end_if_hopeless();
+  }
+  const bool goes_on = flags.async_save && is_periodic && target_.trains_meanwhile;
+  begin_parts(state, goes_on);
+  if (goes_on) {
+    under_way_->times = format_times(flags.timing_log_option, listeners_.times());
+    return;
+  }
+  const auto busy = rank_.ranks().world->busy(
+      fmt::format("saving the checkpoint of iteration {}", state.iteration));
+  under_way_->snapshot->lend_rest(rank_);
+  end_parts(under_way_->save->wait(leading_.get()), occasion);
+  end_if_hopeless();
+}
+
+// The ranks hear of the end of a save at different moments.
+bool RunSaver::is_left_out(std::int64_t iteration) {
+  if (!run_.config.run.save_skip_if_busy) return false;
+  if (rank_.largest_of_all(under_way_->save->verdict() ? 0 : 1) == 0) return false;
+  listeners_.note(
+      {RunNote::Kind::kWarning, iteration,
+       fmt::format("the checkpoint of iteration {} is left out: that of iteration {} is "
+                   "still being saved (--save-skip-if-busy)",
+                   iteration, under_way_->iteration)});
+  return true;
+}
+
+void RunSaver::poll(std::int64_t /*iteration*/) {
+  if (!under_way_) return;
+  if (const auto verdict = under_way_->save->verdict()) {
+    return end_parts(*verdict, Occasion::kPeriodic);
+  }
+  if (under_way_->snapshot->has_stalled()) under_way_->save->answer_for_stalled();
+}
+
+void RunSaver::settle() {
+  if (!under_way_) return;
+  const auto busy = rank_.ranks().world->busy(
+      fmt::format("saving the checkpoint of iteration {}", under_way_->iteration));
+  under_way_->snapshot->lend_rest(rank_);
+  end_parts(under_way_->save->wait(leading_.get()), Occasion::kPeriodic);
+}
+
+void RunSaver::begin_parts(const RunState& state, bool in_background) {
+  PHALANX_CHECK(background_.mailbox != nullptr, "a save in parts without a mailbox");
+  const bool with_optimizer = !run_.config.run.no_save_optim;
+  if (tiles_.empty()) tiles_ = saved_tiles(rank_, with_optimizer);
+  const std::string epoch =
+      fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_);
+  Communicator& world = *rank_.ranks().world;
+  const std::string what = fmt::format("saving the checkpoint of iteration {}", state.iteration);
+  UnderWay& begun = under_way_.emplace();
+  begun.iteration = state.iteration;
+  begun.in_background = in_background;
+  begun.snapshot = std::make_shared<TileSnapshot>(
+      rank_, tiles_, in_background ? rank_.snapshot_memory() : Tensor{},
+      TileSnapshot::Waiting{
+          .stalled_after = background_.stalled_after,
+          .is_long = [&world,
+                      what] { return std::make_shared<Communicator::Busy>(world.busy(what)); },
+          .timers = &listeners_.timers});
+  begun.save = std::make_unique<RankSave>(RankSave::Task{.rank = world.rank(),
+                                                         .directory = target_.directory,
+                                                         .epoch = epoch,
+                                                         .pieces = part_pieces(rank_, tiles_),
+                                                         .snapshot = begun.snapshot},
+                                          background_);
+  if (is_leader()) begin_to_lead(state, epoch);
+  if (!in_background) return;
+  rank_.fence_with(begun.snapshot.get());
+  if (begun.snapshot->must_be_lent()) begun.snapshot->lend_rest(rank_);
+}
+
+void RunSaver::begin_to_lead(const RunState& state, const std::string& epoch) {
+  std::vector<Manifest::Entry> tensors = tensors_in_parts(rank_, !run_.config.run.no_save_optim);
+  tell_begin(state.iteration, stored_bytes(tensors));
+  leading_ = std::make_unique<LeadingSave>(LeadingSave::Task{.options = options(),
+                                                             .manifest = manifest_of(state),
+                                                             .tensors = std::move(tensors),
+                                                             .epoch = epoch,
+                                                             .ranks = rank_.ranks().world->size(),
+                                                             .old_texts = std::move(old_texts_)},
+                                           background_);
+}
+
+void RunSaver::end_parts(const SaveVerdict& verdict, Occasion occasion) {
+  // Another saver's save may be under way.
+  if (under_way_->in_background) rank_.fence_with(nullptr);
+  if (leading_) {
+    leading_->rethrow();
+    old_texts_ = leading_->texts();
+  }
+  const UnderWay ended = std::move(*under_way_);
+  under_way_.reset();
+  std::string times = ended.times;
+  // In the background a save ends at another moment for each rank.
+  if (verdict.is_saved && !ended.in_background) {
+    times = format_times(run_.config.run.timing_log_option, listeners_.times());
+  }
+  conclude(ended.iteration,
+           verdict.is_saved ? std::nullopt : std::optional<std::string>(verdict.reason), occasion,
+           times);
+}
+
+void RunSaver::tell_begin(std::int64_t iteration, std::int64_t bytes) {
+  begun_bytes_ = bytes;
+  listeners_.note({RunNote::Kind::kSaving, iteration,
+                   fmt::format("saving checkpoint at iteration {:7d} to {}", iteration,
+                               target_.directory.string())});
+}
+
+void RunSaver::conclude(std::int64_t iteration, const std::optional<std::string>& reason,
+                        Occasion occasion, const std::string& times) {
+  const std::string directory = target_.directory.string();
+  if (!reason) {
+    saved_iteration_ = iteration;
+    failures_ = 0;
+    listeners_.note(
+        {RunNote::Kind::kSaved, iteration,
+         fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}", iteration,
+                     directory, times),
+         fmt::format("checkpoint saved: {}/{}", directory, iteration_directory_name(iteration))});
+    return verify(occasion);
+  }
+  ++failures_;
+  is_hopeless_ =
+      !target_.may_fail && (occasion == Occasion::kLeaving || failures_ == kFailuresInARow);
+  const std::string last_good = saved_iteration_ < 0
+                                    ? std::string("there is no checkpoint of this run")
+                                    : fmt::format("the last good one is {}/{}", directory,
+                                                  iteration_directory_name(saved_iteration_));
+  if (is_hopeless_) {
+    hopeless_ = fmt::format(
+        "the checkpoint of iteration {} could not be saved{}: {}; {}", iteration,
+        occasion == Occasion::kPeriodic ? fmt::format(", nor the {} before it", kFailuresInARow - 1)
+                                        : std::string(),
+        *reason, last_good);
+  } else if (is_leader()) {
+    listeners_.note(
+        {RunNote::Kind::kSaveFailed, iteration,
+         fmt::format("the checkpoint of iteration {} could not be saved: {}; {}; the run goes on",
+                     iteration, *reason, last_good)});
+  }
+}
+
+// What was saved is read back while the run goes on, and the last one, if that is soon, before it
+// ends.
+void RunSaver::verify(Occasion occasion) {
+  if (!verifier_) return;
+  verifier_->look();
+  if (occasion == Occasion::kLeaving) {
+    verifier_->finish(kVerifiedAtEnd);
+    prune(target_.directory, run_.identity.start, saved_iteration_, target_.retention);
+  }
+  for (std::string& fault : verifier_->take_faults()) {
+    listeners_.note({RunNote::Kind::kWarning, saved_iteration_, std::move(fault)});
+  }
+}
+
+// All ranks at the same time, with the same answer.
+void RunSaver::end_if_hopeless() {
+  if (!is_hopeless_) return;
+  // The first rank says why.
+  if (!is_leader()) rank_.ranks().world->barrier(rank_.context());
+  throw IoError("{}", hopeless_);
+}
+
+std::optional<std::string> RunSaver::save_whole(const RunState& state) {
+  std::string reason = write_whole(state);
   if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) return std::nullopt;
   return reason;
 }
 
-std::string RunSaver::try_to_save(const RunState& state) {
-  const TrainConfig& config = run_.config;
+std::string RunSaver::write_whole(const RunState& state) {
   rank_.finish_gather();
   Communicator& world = *rank_.ranks().world;
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  if (world.rank() == 0) {
-    listeners_.note({RunNote::Kind::kSaving, state.iteration,
-                     fmt::format("saving checkpoint at iteration {:7d} to {}", state.iteration,
-                                 config.run.save)});
-  }
-  const bool with_optimizer = !config.run.no_save_optim;
-  if (config.run.ckpt_fully_parallel_save) {
-    RankParts parts(rank_, with_optimizer, config.run.save,
-                    fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_));
-    return save_on_first(
-        [&] { parts.serve(); },
-        [&](const SaveOptions& options) { save_checkpoint(options, manifest_of(state), parts); },
-        [&] { parts.give_up(); });
-  }
-  GatheredTensors tensors(contributed_tensors(rank_, with_optimizer), world, rank_.context());
-  return save_on_first(
-      [&] { tensors.serve(); },
-      [&](const SaveOptions& options) { save_checkpoint(options, manifest_of(state), tensors); },
-      [&] { tensors.skip_rest(); });
-}
-
-std::string RunSaver::save_on_first(const std::function<void()>& serve,
-                                    const std::function<void(const SaveOptions&)>& save,
-                                    const std::function<void()>& give_up) {
-  if (rank_.ranks().world->rank() > 0) {
-    serve();
+  GatheredTensors tensors(contributed_tensors(rank_, !run_.config.run.no_save_optim), world,
+                          rank_.context());
+  if (!is_leader()) {
+    tensors.serve();
     return {};
   }
-  const auto expect_own_directory = [this](std::string_view /*step*/) {
-    if (run_.lock) run_.lock->expect_in_place();
-  };
-  expect_own_directory("begin");
+  std::int64_t bytes = 0;
+  for (int i = 0; i < tensors.size(); ++i) {
+    bytes += tensors.info(i).global_shape.count() * size_of(tensors.info(i).dtype);
+  }
+  tell_begin(state.iteration, bytes);
+  const SaveOptions options = this->options();
+  options.before_step("begin");
   try {
-    save({.directory = run_.config.run.save,
-          .keep_last = static_cast<int>(run_.config.run.keep_last),
-          .copies = run_.inputs.copies,
-          .before_step = expect_own_directory});
+    save_checkpoint(options, manifest_of(state), tensors);
   } catch (const DirectoryLostError&) {
     throw;
   } catch (const Error& error) {
     if (!may_pass(error)) throw;
-    give_up();
+    tensors.skip_rest();
     return error.what();
   }
   return {};
+}
+
+SaveOptions RunSaver::options() const {
+  return {.directory = target_.directory,
+          .retention = target_.retention,
+          .copies = run_.inputs.copies,
+          .before_step = [lock = target_.lock](std::string_view /*step*/) {
+            if (lock != nullptr && *lock) (*lock)->expect_in_place();
+          }};
 }
 
 Manifest RunSaver::manifest_of(const RunState& state) const {

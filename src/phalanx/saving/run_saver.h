@@ -4,33 +4,36 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
+#include "phalanx/checkpoint/background_verifier.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
-#include "phalanx/checkpoint/directory_lock.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/saving/data_digests.h"
+#include "phalanx/saving/leading_save.h"
+#include "phalanx/saving/rank_save.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/saving/run_directory.h"
 #include "phalanx/saving/run_inputs.h"
+#include "phalanx/saving/save_target.h"
 
 namespace phalanx {
 
 // What all checkpoints of a run have in common. The references must outlive it.
 struct SavedRun {
   const TrainConfig& config;
-  const std::optional<DirectoryLock>& lock;  // on --save; of the process that writes
   const RunIdentity& identity;
   const RunInputs& inputs;
   const ParameterSchedule& schedule;
   std::string_view products;             // the family of matrix products
   const DataDigests* digests = nullptr;  // null: none are taken
-  std::int64_t last_saved = -1;          // the iteration that --save already has; -1: none
 };
 
 class RunSaver {
@@ -46,36 +49,80 @@ class RunSaver {
   struct Listeners {
     std::function<void(const RunNote&)> note;
     StepTimers& timers;
-    // The timer of all ranks, asked by all of them after a checkpoint was saved.
+    // The timer of all ranks, asked by all of them when a checkpoint was saved, or has begun to be.
     std::function<std::vector<TimerRow>()> times;
   };
-  // The rank must outlive the saver.
-  RunSaver(SavedRun run, Rank& rank, Listeners listeners);
+  // Saves to one target. The rank must outlive the saver. `background`: for saves in parts.
+  RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listeners,
+           BackgroundSaving background = {});
+  // A save that is under way is given up.
+  ~RunSaver();
 
-  // SAVE/iter_NNNNNNN, durably, and removes all but the last --keep-last; nothing without --save or
-  // where the iteration is saved. All ranks at the same time; the first one writes, and all of them
-  // learn whether it succeeded. Where a failure ends the run: IoError, naming the reason and the
-  // last good checkpoint; DirectoryLostError at once where --save is not this run's directory any
-  // more.
+  // DIRECTORY/iter_NNNNNNN, durably, and removes what the target does not keep; nothing without a
+  // directory or where the iteration is saved. All ranks at the same time; the first one writes the
+  // manifest, and all of them learn whether it succeeded. Where a failure ends the run: IoError,
+  // naming the reason and the last good checkpoint; DirectoryLostError at once where the directory
+  // is not this run's any more.
+  //
+  // With --async-save a periodic save only begins here: it goes on while training goes on. The next
+  // one waits for it, and one on leaving for itself.
   void save(const RunState& state, Occasion occasion);
+  // After an iteration: tells of a save that has ended meanwhile.
+  void poll(std::int64_t iteration);
+  // Waits for a save that is under way. All ranks at the same time.
+  void settle();
+  bool is_under_way() const { return under_way_.has_value(); }
+  // The bytes of a save that has begun since the last call; nothing: none has.
+  std::optional<std::int64_t> take_begun_bytes() { return std::exchange(begun_bytes_, {}); }
 
- private:
-  // The reason where it failed; empty otherwise, and on all ranks but the first.
-  std::string try_to_save(const RunState& state);
-  // The same, where other ranks `serve` the first one, which is to `save`.
-  std::string save_on_first(const std::function<void()>& serve,
-                            const std::function<void(const SaveOptions&)>& save,
-                            const std::function<void()>& give_up);
-  // The reason where it failed on any rank; only the first one knows the text.
-  std::optional<std::string> save_on_all(const RunState& state);
+  // Of this state, without what is written: tensors, parts, copies.
   Manifest manifest_of(const RunState& state) const;
 
+ private:
+  struct UnderWay {
+    std::int64_t iteration = 0;
+    bool in_background = false;
+    std::string times = {};  // for the log, of the beginning of a save in the background
+    std::shared_ptr<TileSnapshot> snapshot = nullptr;
+    std::unique_ptr<RankSave> save = nullptr;
+  };
+  bool is_leader() const { return rank_.ranks().world->rank() == 0; }
+  bool is_left_out(std::int64_t iteration);
+
+  // In parts, by all ranks.
+  void begin_parts(const RunState& state, bool in_background);
+  void begin_to_lead(const RunState& state, const std::string& epoch);
+  void end_parts(const SaveVerdict& verdict, Occasion occasion);
+  // Whole tensors, by the first rank: the reason where it failed on any; only the first one knows
+  // the text.
+  std::optional<std::string> save_whole(const RunState& state);
+  std::string write_whole(const RunState& state);
+
+  void tell_begin(std::int64_t iteration, std::int64_t bytes);
+  // Counts and tells what came of a save; the run may have to end then.
+  void conclude(std::int64_t iteration, const std::optional<std::string>& reason, Occasion occasion,
+                const std::string& times);
+  void end_if_hopeless();
+  SaveOptions options() const;
+  void verify(Occasion occasion);
+
   const SavedRun run_;
+  const SaveTarget target_;
   Rank& rank_;
   const Listeners listeners_;
+  const BackgroundSaving background_;
   std::int64_t saved_iteration_;  // -1: none
-  std::int64_t saves_ = 0;        // begun, with parts
+  std::int64_t saves_ = 0;        // begun, in parts
   int failures_ = 0;              // in a row
+  std::string hopeless_;          // why the run must end, on the first rank
+  bool is_hopeless_ = false;
+  std::optional<std::int64_t> begun_bytes_;
+  std::vector<SavedTile> tiles_;          // of this rank, since the first save in parts
+  std::vector<std::string> old_texts_;    // in the mailbox, on the first rank
+  std::unique_ptr<LeadingSave> leading_;  // on the first rank, also after its end
+  std::optional<UnderWay> under_way_;
+  // Of the first rank; empty where nothing is read back.
+  std::optional<BackgroundVerifier> verifier_;
 };
 
 }  // namespace phalanx

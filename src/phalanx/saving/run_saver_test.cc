@@ -12,6 +12,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/directory_lock.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/test_support.h"
 
@@ -37,6 +38,7 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
       // Where something else lies under a checkpoint's name, it cannot be saved.
       fs::create_directories(fs::path(c.run.save) / iteration_directory_name(iteration));
     }
+    LocalMailbox mailbox;
     run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
       const RankCommunicators ranks(setup.grid, world);
       RankArenas arenas(setup.plan_of(world.rank()).bytes);
@@ -45,10 +47,11 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
       rank.initialise();
       RunState state;
       StepTimers timers;
-      RunSaver saver(setup.saved_run(), rank,
+      RunSaver saver(setup.saved_run(), setup.save_target(), rank,
                      {.note = [](const RunNote&) {},
                       .timers = timers,
-                      .times = [] { return std::vector<TimerRow>(); }});
+                      .times = [] { return std::vector<TimerRow>(); }},
+                     {.mailbox = &mailbox});
       for (state.iteration = 1; state.iteration <= last; ++state.iteration) {
         saver.save(state, state.iteration == last ? RunSaver::Occasion::kLeaving
                                                   : RunSaver::Occasion::kPeriodic);

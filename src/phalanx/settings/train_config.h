@@ -266,16 +266,32 @@ struct RunConfig {
   std::string pretrained_checkpoint;  // used if --load has nothing: a new run from these weights
   std::int64_t ckpt_step = 0;
   bool no_save_optim = false;
-  bool ckpt_fully_parallel_save = false;  // every rank writes what it has
+  bool ckpt_fully_parallel_save = false;     // every rank writes what it has
+  bool no_ckpt_fully_parallel_load = false;  // each rank reads all that it needs
+  bool async_save = false;                   // the same, while training goes on
+  // Of the states' bytes: the memory for what an update changes before it is written; 0: updates
+  // wait. Absent: what the host's memory allows.
+  std::optional<double> snapshot_fraction;
+  bool save_skip_if_busy = false;  // no save begins before the last one has ended
   bool no_load_optim = false;
   bool finetune = false;
   bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
+  std::int64_t memory_snapshot_interval = 0;  // iterations; 0: no snapshots in memory
   std::int64_t keep_last = 3;
-  std::vector<std::string> allow_changed;  // flags that may differ from the checkpoint's
+  std::int64_t keep_every = 0;   // iterations whose multiples stay, too; 0: none
+  bool no_verify_saves = false;  // checkpoints are not read back after they are saved
+  std::string save_copy;         // a second place
+  std::int64_t save_copy_interval = 0;
+  // Checkpoints that do not last: the newest stays alone, in a directory of its own.
+  std::int64_t non_persistent_save_interval = 0;
+  std::string non_persistent_ckpt_type;        // "global"; "": there are none
+  std::string non_persistent_global_ckpt_dir;  // "": SAVE/non_persistent
+  std::vector<std::string> allow_changed;      // flags that may differ from the checkpoint's
   bool overwrite = false;  // what --save holds beyond the loaded checkpoint is moved aside
   // How often this job was started again, and by which launchers; read from the environment.
   std::int64_t restarts = 0;  // the largest of their counts
+  std::string memory_files;   // of `phalanx launch`, for snapshots; read from the environment
   std::vector<JobName> job;
 
   // Validation.

@@ -74,8 +74,7 @@ ImportedParts imported_parts(const TrainConfig& config, const RunInputs& inputs,
 void add_kept_files(const ImportedParts& parts, const CheckpointReader& checkpoint,
                     RunInputs& inputs) {
   for (const Manifest::InputFile& file : parts.files) {
-    inputs.copies.push_back(
-        {.name = file.copy, .bytes = read_file(checkpoint.directory() / file.copy)});
+    inputs.copies.push_back({.name = file.copy, .bytes = checkpoint.content_of(file.copy)});
     inputs.files.push_back(file);
   }
 }

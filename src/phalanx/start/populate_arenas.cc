@@ -11,9 +11,9 @@ namespace phalanx {
 namespace {
 
 // Of one rank.
-class ArenaMemory {
+class PopulatedArenas {
  public:
-  ArenaMemory(std::span<const Arena> arenas, int threads) {
+  PopulatedArenas(std::span<const Arena> arenas, int threads) {
     for (const Arena& arena : arenas) {
       arenas_.emplace_back(threads, arena);
       total_ += arena.capacity();
@@ -68,7 +68,7 @@ void populate_arenas(Communicator& world, Context& context, std::span<const Rank
   const auto busy = world.busy("taking the memory of its arenas");
   const RankPlace& here = places[static_cast<std::size_t>(world.rank())];
   const bool leads = here.local_rank == 0;
-  ArenaMemory memory(arenas, options.threads);
+  PopulatedArenas memory(arenas, options.threads);
   const std::int64_t total =
       of_host(here.host, places, gather_numbers(world, context, memory.total()));
   while (true) {

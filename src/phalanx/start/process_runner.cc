@@ -18,6 +18,7 @@
 #include "phalanx/rendezvous/coordinator.h"
 #include "phalanx/rendezvous/member.h"
 #include "phalanx/rendezvous/munge.h"
+#include "phalanx/rendezvous/part_of_mailbox.h"
 #include "phalanx/start/agreement.h"
 
 namespace phalanx {
@@ -69,6 +70,9 @@ class ProcessRunner final : public RankRunner {
 
   void run(const RankOptions& options, const Body& body) override {
     try {
+      // Each world has its own texts.
+      PartOfMailbox mailbox(*member_, worlds_ == 0 ? "" : fmt::format("world-{}/", worlds_));
+      ++worlds_;
       expect_threads(options.threads_per_rank - 1);
       const auto world = make_ucx_world(rank_, places(),
                                         {.threads_per_rank = options.threads_per_rank,
@@ -76,7 +80,7 @@ class ProcessRunner final : public RankRunner {
                                          .timeout = options.timeout,
                                          .network_device = member_->network_device(),
                                          .summing = options.summing},
-                                        *member_, *member_);
+                                        *member_, mailbox);
       body(*world, *member_);
     } catch (const StoppedEarly&) {
       member_->fail("it was stopped before its first step");
@@ -85,7 +89,6 @@ class ProcessRunner final : public RankRunner {
       member_->fail(error.what());
       throw;
     }
-    member_->leave();
   }
   MessageMemory message_memory(int sum_block, std::span<const int> summing) const override {
     const UcxMemory memory = ucx_memory(rank_, places(), sum_block, summing);
@@ -97,6 +100,7 @@ class ProcessRunner final : public RankRunner {
   std::unique_ptr<Member> member_;
   const ProgressScope progress_{member_->progress()};  // of the thread that makes and destroys this
   int rank_;
+  int worlds_ = 0;  // that were made so far
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   bool is_agreed_ = false;  // the preparation has ended in the same way in all processes
   Agreement agreement_;

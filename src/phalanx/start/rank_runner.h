@@ -50,7 +50,8 @@ class RankRunner {
   virtual void prepare(const std::function<void()>& preparation) = 0;
 
   // Runs `body` for every rank of this process, and returns when all have returned. If one throws,
-  // the waits of the other ranks end in all processes, and the first failure is thrown here.
+  // the waits of the other ranks end in all processes, and the first failure is thrown here. May be
+  // called again when all ranks of all processes have returned.
   using Body = std::function<void(Communicator& world, RankWatch& watch)>;
   virtual void run(const RankOptions& options, const Body& body) = 0;
   // What the messages of one of this process's ranks may take beside the planned arenas.

@@ -20,6 +20,7 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/rules/resolve.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/saving/run_inputs.h"
 #include "phalanx/settings/config_views.h"
@@ -106,11 +107,12 @@ cpu::ProductPrecision products_of(std::string_view name) {
 }
 
 // Logs what an attempt of a job begins with.
-void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted) {
+void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted, bool from_memory) {
   if (run.restarts == 0 || run.save.empty()) return;
   const std::int64_t attempt = run.restarts + 1;
   if (is_restarted) {
-    log_info("> attempt {} of this job: goes on from --save {}", attempt, run.save);
+    log_info("> attempt {} of this job: goes on from {}", attempt,
+             from_memory ? "a snapshot in memory" : "--save " + run.save);
   } else if (job.has_begun()) {
     log_info("> attempt {} of this job: nothing is saved yet, it begins as the first one did",
              attempt);
@@ -124,12 +126,14 @@ void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted) 
 // saved. As long as nothing is saved it begins as the first attempt did, from the same checkpoint.
 // Without a record of this job it is the first attempt. Returns the choice, perhaps of an earlier
 // attempt.
-JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
+JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedCheckpoint> refused,
+                            DecidedRun& start) {
   RunDecisions& decisions = start.decisions;
   const fs::path save = given.run.save;
   JobRecord job = begun_by_this_job(given);
-  decisions.is_restarted = job.has_begun() && has_saved(job, save);
-  log_attempt(given.run, job, decisions.is_restarted);
+  const auto snapshot = newest_snapshot(given.run, job, refused);
+  decisions.is_restarted = job.has_begun() && (snapshot || has_saved(job, given.run));
+  log_attempt(given.run, job, decisions.is_restarted, snapshot != nullptr);
   if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
   const bool repeats = job.has_begun() && !decisions.is_restarted;
   decisions.is_pretrained = repeats ? job.is_pretrained : begins_pretrained(start.config.run);
@@ -137,11 +141,16 @@ JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
     start.config = from_pretrained(std::move(start.config));
     log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);
   }
+  if (snapshot) {
+    start.checkpoint = snapshot;
+    decisions.snapshot = snapshot->manifest().epoch;
+    return job;
+  }
   if (!repeats) {
-    start.checkpoint = open_checkpoint(start.config.run);
+    start.checkpoint = open_checkpoint(start.config.run, refused);
   } else if (!job.checkpoint.empty()) {
     start.checkpoint =
-        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true);
+        open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true, refused);
   }
   if (start.checkpoint) {
     decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
@@ -155,11 +164,12 @@ JobRecord choose_checkpoint(const TrainConfig& given, DecidedRun& start) {
 }
 
 // In the leading process.
-DecidedRun decide(const TrainConfig& config, RankRunner& runner) {
+DecidedRun decide(const TrainConfig& config, RankRunner& runner,
+                  std::span<const RefusedCheckpoint> refused) {
   DecidedRun start{
       .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}};
   start.lock = lock_save_directory(config.run);
-  JobRecord job = choose_checkpoint(config, start);
+  JobRecord job = choose_checkpoint(config, refused, start);
   start.decisions.name = random_digits(32);
   start.directory.emplace(start.config.run, start.checkpoint.get(), std::move(job),
                           start.decisions.name);
@@ -195,6 +205,7 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
         "this processor has no {} products, which rank 0 has chosen: give --matmul-precision fp32",
         d.device.products_name());
   }
+  if (!d.snapshot.empty()) start.checkpoint = open_snapshot(start.config.run, d.snapshot);
   if (d.checkpoint.empty()) return start;
   const auto refuse = [&](std::string_view fault) {
     throw ConfigError(
@@ -207,19 +218,22 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
   } catch (const InputMissingError&) {
     refuse("is not there");
   }
-  // The first rank has verified the files on its host; every other host verifies its own view once.
+  // Files besides tensors: the first rank has verified them on its host; every other host verifies
+  // its own view once.
   start.checkpoint =
       open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
   return start;
 }
 
 // All processes run through this at the same time.
-DecidedRun decide_together(TrainConfig config, RankRunner& runner) {
+DecidedRun decide_together(TrainConfig config, RankRunner& runner,
+                           std::span<const RefusedCheckpoint> refused) {
   resolve(config, true);
+  check_memory_snapshots(config.run, runner.places().front().local_size, runner.hosts());
   check_files(config);
   agree(identity_of(config), runner);
   if (runner.leads()) {
-    DecidedRun start = decide(config, runner);
+    DecidedRun start = decide(config, runner, refused);
     const bool is_alone = runner.own_ranks().size() == runner.places().size();
     const bool is_saved = !start.config.run.save.empty() && !is_alone;
     std::optional<JoiningFile> file;
@@ -244,6 +258,7 @@ std::string RunDecisions::to_text() const {
       {"restarted", is_restarted},
       {"pretrained", is_pretrained},
       {"checkpoint", checkpoint},
+      {"snapshot", snapshot},
       {"manifest", manifest_digest},
       {"run_id", identity.run_id},
       {"start", identity.start},
@@ -262,6 +277,7 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
   return {.is_restarted = json.at("restarted"),
           .is_pretrained = json.at("pretrained"),
           .checkpoint = json.at("checkpoint"),
+          .snapshot = json.at("snapshot"),
           .manifest_digest = json.at("manifest"),
           .identity = {.run_id = json.at("run_id"),
                        .start = json.at("start"),
@@ -276,9 +292,10 @@ RunDecisions RunDecisions::from_text(const std::string& text) {
           .name = json.at("name")};
 }
 
-DecidedRun decide_run(TrainConfig config, RankRunner& runner) {
+DecidedRun decide_run(TrainConfig config, RankRunner& runner,
+                      std::span<const RefusedCheckpoint> refused) {
   const auto begin = std::chrono::steady_clock::now();
-  DecidedRun start = decide_together(std::move(config), runner);
+  DecidedRun start = decide_together(std::move(config), runner, refused);
   start.time = std::chrono::steady_clock::now() - begin;
   return start;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "phalanx/ops/measured_device.h"
@@ -19,7 +20,8 @@ namespace phalanx {
 struct RunDecisions {
   bool is_restarted = false;    // goes on from --save
   bool is_pretrained = false;   // begins from --pretrained-checkpoint
-  std::string checkpoint;       // its directory; empty: the run begins anew
+  std::string checkpoint;       // its directory; empty: the run begins anew, or
+  std::string snapshot;         // with this epoch in memory
   std::string manifest_digest;  // of the checkpoint
   RunIdentity identity;         // of what is saved
   MeasuredDevice device;
@@ -40,8 +42,10 @@ struct DecidedRun {
 };
 
 // Called by all processes at the same time, within RankRunner::prepare(). ConfigError (78) where
-// they differ in flags or build, or do not see the same --save and --load.
-DecidedRun decide_run(TrainConfig config, RankRunner& runner);
+// they differ in flags or build, or do not see the same --save and --load. None of `refused` is
+// chosen: the ranks could not read them.
+DecidedRun decide_run(TrainConfig config, RankRunner& runner,
+                      std::span<const RefusedCheckpoint> refused = {});
 
 // ConfigError where the input files of this process differ from the first rank's.
 struct RunInputs;

@@ -96,7 +96,7 @@ Json disk_facts(const RunSetup& setup) {
 
 }  // namespace
 
-std::string run_facts(const RunSetup& setup) {
+std::string run_facts(const RunSetup& setup, const LoadFacts& loading) {
   Json facts = {{"run", setup.identity.run_id},          {"start", setup.identity.start},
                 {"restarts", setup.config.run.restarts}, {"version", PHALANX_VERSION},
                 {"machine", machine_facts(setup)},       {"model", model_facts(setup)},
@@ -106,6 +106,12 @@ std::string run_facts(const RunSetup& setup) {
     if (!loss.title.empty()) facts["loss_titles"][metrics_key(loss.name)] = loss.title;
   }
   if (setup.disk) facts["disk"] = disk_facts(setup);
+  if (loading.bytes_read > 0) {
+    facts["loading"] = {{"bytes_read", loading.bytes_read},
+                        {"bytes_sent", loading.bytes_sent},
+                        {"seconds", loading.seconds},
+                        {"from_memory", setup.loads_from_memory}};
+  }
   facts["schedule"] =
       Json::parse(schedule_json(setup.programs.training.at(setup.programs.usual).schedule));
   // A path may not be UTF-8.

@@ -9,6 +9,7 @@
 
 namespace phalanx {
 
-std::string run_facts(const RunSetup& setup);
+// `loading`: how the checkpoint was loaded.
+std::string run_facts(const RunSetup& setup, const LoadFacts& loading = {});
 
 }  // namespace phalanx

@@ -10,9 +10,11 @@
 #include "phalanx/base/progress.h"
 #include "phalanx/families/family.h"
 #include "phalanx/rehearsal/memory_check.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/start/imported_parts.h"
+#include "phalanx/start/snapshot_share.h"
 
 namespace phalanx {
 namespace {
@@ -32,8 +34,9 @@ SampleCounts counts_of(const RunSetup& setup) {
 
 }  // namespace
 
-RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop)
-    : RunSetup(decide_run(given, runner), runner, stop) {}
+RunSetup::RunSetup(const TrainConfig& given, RankRunner& runner, const std::function<bool()>& stop,
+                   std::span<const RefusedCheckpoint> refused)
+    : RunSetup(decide_run(given, runner, refused), runner, stop) {}
 
 RunSetup::RunSetup(const TrainConfig& given, const std::function<bool()>& stop)
     : RunSetup(given, *make_thread_runner(static_cast<int>(given.layout.world_size)), stop) {}
@@ -46,6 +49,8 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
+      loads_from_memory(checkpoint && checkpoint->is_in_memory()),
+      loads_from_save(checkpoint && is_saved_in(config.run.save, *checkpoint)),
       identity(std::move(start.decisions.identity)),
       directory(std::move(start.directory)),
       name(std::move(start.decisions.name)),
@@ -108,6 +113,9 @@ void RunSetup::plan_memory(RankRunner& runner) {
     plan.memory.library_bound += messages.bytes;
     shared_bytes += messages.shared * std::ssize(plan.ranks);
   }
+  if (config.run.async_save && !config.run.snapshot_fraction) {
+    plan_snapshots(runner, process_bytes(plans) - shared_bytes, available_memory(), plans);
+  }
   const std::vector<std::string> texts = runner.gather(planned(shared_bytes));
   ranks.resize(places.size());
   const bool is_alone = texts.size() == 1;
@@ -126,6 +134,10 @@ void RunSetup::plan_memory(RankRunner& runner) {
     }
     if (is_alone || places[process].host == here.host) needed += bytes;
   }
+  // Snapshots of an earlier attempt lie in memory that the plan counts.
+  if (config.run.memory_snapshot_interval > 0) {
+    needed -= MemoryFiles::inherited(config.run.memory_files, kMemoryFilesVariable).bytes();
+  }
   std::vector<DiskTraffic> traffic;
   for (const RankFacts& facts : ranks) traffic.push_back(facts.disk);
   disk = disk_step(config.layout, traffic,
@@ -143,13 +155,18 @@ const MemoryPlan& RunSetup::plan_of(int rank) const {
 
 SavedRun RunSetup::saved_run() const {
   return {.config = config,
-          .lock = lock,
           .identity = identity,
           .inputs = inputs,
           .schedule = schedule,
           .products = device.products_name(),
-          .digests = digests.get(),
-          .last_saved = identity.is_resumed ? loaded->iteration : -1};
+          .digests = digests.get()};
+}
+
+SaveTarget RunSetup::save_target() const {
+  return {.directory = config.run.save,
+          .retention = retention_of(config.run),
+          .lock = &lock,
+          .last_saved = identity.is_resumed && loads_from_save ? loaded->iteration : -1};
 }
 
 std::unique_ptr<RunData::Stream> RunSetup::stream(SplitKind kind, std::int64_t consumed,

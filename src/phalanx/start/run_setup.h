@@ -27,9 +27,11 @@ namespace phalanx {
 struct RunSetup {
   // Resolves the configuration, opens the inputs, plans; throws where any of it is wrong, before
   // anything large is allocated. `stop` is asked while the data's order is made, which can take
-  // minutes. Called by all processes at the same time, within RankRunner::prepare().
+  // minutes. Called by all processes at the same time, within RankRunner::prepare(). None of the
+  // checkpoints in `refused` is chosen: the ranks could not read them.
   RunSetup(const TrainConfig& config, RankRunner& runner,
-           const std::function<bool()>& stop = nullptr);
+           const std::function<bool()>& stop = nullptr,
+           std::span<const RefusedCheckpoint> refused = {});
   // For ranks that are threads of this process.
   explicit RunSetup(const TrainConfig& config, const std::function<bool()>& stop = nullptr);
 
@@ -42,6 +44,8 @@ struct RunSetup {
   // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
   std::optional<Manifest> loaded;  // the checkpoint's
+  bool loads_from_memory = false;  // the checkpoint is a snapshot
+  bool loads_from_save = false;    // --save has the checkpoint
   RunIdentity identity;
   std::optional<RunDirectory> directory;  // --save; of the leading process
   std::string name;  // unique name of this start, the same in all its processes
@@ -67,8 +71,9 @@ struct RunSetup {
   std::chrono::steady_clock::duration start_time{}, data_time{};
 
   const MemoryPlan& plan_of(int rank) const;
-  // What the run's checkpoints have in common.
+  // What the run's checkpoints have in common, and where --save puts them.
   SavedRun saved_run() const;
+  SaveTarget save_target() const;
   // A data-parallel rank's samples of a split from `consumed` on, and of one of its sets. The
   // threads that read ahead run on the cores of any rank: a rank's own are its team's.
   std::unique_ptr<RunData::Stream> stream(SplitKind kind, std::int64_t consumed, int data_rank,

@@ -177,6 +177,12 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("> peak: {}{}; MFU and HFU are shares of {:.0f} GFLOP/s", setup.device.peak_text(),
       setup.hosts() > 1 ? " on each host" : "", setup.peak_flops() / 1e9);
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
+  if (config.run.async_save) {
+    add("> saves go on while training goes on: of the {} that rank 0 saves, {} can be copied "
+        "before "
+        "they are written",
+        format_bytes(plan.saved_bytes), format_bytes(plan.bytes["snapshot"]));
+  }
   if (setup.disk) add("> disk: a step {}", disk_text(setup));
   if (config.run.train_samples > 0) {
     add("setting training iterations to {}", length.last_iteration());

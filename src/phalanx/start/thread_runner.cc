@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "phalanx/comm/local/local_ranks.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/start/rank_runner.h"
 
 namespace phalanx {
@@ -32,12 +33,13 @@ class ThreadRunner final : public RankRunner {
   void prepare(const std::function<void()>& preparation) override { preparation(); }
 
   void run(const RankOptions& options, const Body& body) override {
+    LocalMailbox mailbox;
     run_local_ranks(static_cast<int>(places().size()),
                     {.threads_per_rank = options.threads_per_rank,
                      .sum_block = options.sum_block,
                      .timeout = options.timeout},
                     [&](Communicator& world) {
-                      const auto watch = make_idle_watch();
+                      const auto watch = make_idle_watch(&mailbox);
                       body(world, *watch);
                     });
   }

@@ -14,25 +14,44 @@
 namespace phalanx {
 namespace {
 constexpr std::int64_t kHugePage = 2 << 20;
+
+class ProcessMemory final : public ArenaMemory {
+ public:
+  MemorySpace space() const override { return MemorySpace::kHost; }
+
+  std::byte* reserve(std::string_view arena, std::int64_t bytes) override {
+    void* address =
+        ::mmap(nullptr, static_cast<std::size_t>(round_up(bytes, kHugePage)),
+               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) {
+      throw SystemError("arena {}: the system has not {} of memory: {}", arena, format_bytes(bytes),
+                        std::strerror(errno));
+    }
+    // Advice only: without huge pages the kernels run, up to 1.6x slower on large weights.
+    ::madvise(address, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+    return static_cast<std::byte*>(address);
+  }
+
+  void give_back(std::byte* base, std::int64_t bytes) noexcept override {
+    ::munmap(base, static_cast<std::size_t>(round_up(bytes, kHugePage)));
+  }
+};
+
 }  // namespace
 
-Arena::Arena(std::string name, std::int64_t capacity)
-    : name_(std::move(name)), space_(MemorySpace::kHost), capacity_(capacity) {
-  if (capacity == 0) return;
-  void* address =
-      ::mmap(nullptr, static_cast<std::size_t>(round_up(capacity, kHugePage)),
-             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    throw SystemError("arena {}: the system has not {} of memory: {}", name_,
-                      format_bytes(capacity), std::strerror(errno));
-  }
-  // Advice only: without huge pages the kernels run, up to 1.6x slower on large weights.
-  ::madvise(address, static_cast<std::size_t>(capacity), MADV_HUGEPAGE);
-  base_ = static_cast<std::byte*>(address);
+ArenaMemory& host_memory() {
+  static ProcessMemory memory;  // without state
+  return memory;
+}
+
+Arena::Arena(std::string name, std::int64_t capacity, ArenaMemory& memory)
+    : name_(std::move(name)), memory_(&memory), space_(memory.space()), capacity_(capacity) {
+  if (capacity > 0) base_ = memory.reserve(name_, capacity);
 }
 
 Arena::Arena(Arena&& other) noexcept
     : name_(std::move(other.name_)),
+      memory_(other.memory_),
       space_(other.space_),
       capacity_(other.capacity_),
       used_(other.used_),
@@ -40,7 +59,7 @@ Arena::Arena(Arena&& other) noexcept
       base_(std::exchange(other.base_, nullptr)) {}
 
 Arena::~Arena() {
-  if (base_ != nullptr) ::munmap(base_, static_cast<std::size_t>(round_up(capacity_, kHugePage)));
+  if (base_ != nullptr) memory_->give_back(base_, capacity_);
 }
 
 Tensor Arena::allocate(DType dtype, const Shape& shape) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/shape.h"
@@ -15,6 +16,7 @@ namespace phalanx {
 
 enum class MemorySpace : std::uint8_t {
   kHost,    // memory of this process
+  kPinned,  // memory of this process that an accelerator copies from and to
   kDevice,  // memory of an accelerator
   kNone,    // planning: offsets without memory
 };
@@ -24,14 +26,31 @@ struct Tensor;
 // Every allocation starts at a multiple of this many bytes.
 inline constexpr std::int64_t kArenaAlignment = 256;
 
+// Whether this process may read and write the bytes.
+constexpr bool is_host(MemorySpace space) {
+  return space == MemorySpace::kHost || space == MemorySpace::kPinned;
+}
+
+// Where an arena's memory comes from.
+class ArenaMemory {
+ public:
+  virtual ~ArenaMemory() = default;
+  virtual MemorySpace space() const = 0;
+  // `bytes` (> 0), zero-filled. SystemError names the arena if there are not so many.
+  virtual std::byte* reserve(std::string_view arena, std::int64_t bytes) = 0;
+  virtual void give_back(std::byte* base, std::int64_t bytes) noexcept = 0;
+};
+
+// Memory of this process; huge pages are advised.
+ArenaMemory& host_memory();
+
 class Arena {
  public:
   // A planning arena of unlimited capacity.
   static Arena planning(std::string name) { return Arena(std::move(name)); }
 
-  // Host memory of `capacity` bytes, zero-filled, huge pages advised. SystemError when the system
-  // has not that much.
-  Arena(std::string name, std::int64_t capacity);
+  // `capacity` bytes of `memory`, which must outlive the arena. SystemError if it has not so many.
+  Arena(std::string name, std::int64_t capacity, ArenaMemory& memory = host_memory());
 
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&&) = delete;
@@ -55,6 +74,7 @@ class Arena {
   std::int64_t high_water() const { return high_water_; }
   // From now on the mark is that of what comes.
   void forget_high_water() { high_water_ = used_; }
+  // Null on a planning arena. An address that only kernels may follow where !is_host(space()).
   std::byte* base() const { return base_; }
 
  private:
@@ -65,6 +85,7 @@ class Arena {
   void touch(std::int64_t end);
 
   std::string name_;
+  ArenaMemory* memory_ = nullptr;
   MemorySpace space_;
   std::int64_t capacity_;
   std::int64_t used_ = 0;

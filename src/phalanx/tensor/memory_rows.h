@@ -17,7 +17,8 @@ enum class SmallerBy : std::uint8_t {
   kSharding,   // over data-parallel ranks, else the model
   kRecompute,  // else the microbatch or the sequence
   kMicrobatch,
-  kSequence
+  kSequence,
+  kSnapshot  // --snapshot-fraction
 };
 
 struct MemoryRowInfo {
@@ -40,6 +41,7 @@ inline constexpr auto kMemoryRows = std::to_array<MemoryRowInfo>({
     {"communication", "communication", "#e3cf57", SmallerBy::kMicrobatch},  // data_parallel
     {"constants", "constants", "#9a9a9a", SmallerBy::kSequence},  // rotary tables, masks: nn
     {"staging", "staging of files", "#e08585", SmallerBy::kModel, true},  // offload, data_parallel
+    {"snapshot", "snapshot of a save", "#f6d3d3", SmallerBy::kSnapshot, true},  // saving
     // clang-format on
 });
 

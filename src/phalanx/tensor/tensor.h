@@ -28,8 +28,13 @@ struct Tensor {
   std::int64_t bytes() const { return count() * size_of(dtype); }
   bool contiguous() const;
 
-  // Null on a planning arena.
-  std::byte* data() const { return arena->base() == nullptr ? nullptr : arena->base() + offset; }
+  // Null on a planning arena. What kernels of the tensor's own device follow.
+  std::byte* address() const { return arena->base() == nullptr ? nullptr : arena->base() + offset; }
+  // The same, for this process: InternalError for memory that only a device reads.
+  std::byte* data() const {
+    PHALANX_CHECK(space != MemorySpace::kDevice, "the tensor lies in the memory of a device");
+    return address();
+  }
   // The elements as T, which must be the dtype.
   template <typename T>
   T* as() const {

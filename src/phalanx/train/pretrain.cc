@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/log.h"
 #include "phalanx/metrics/training_log.h"
 #include "phalanx/start/run_setup.h"
@@ -16,15 +17,18 @@
 namespace phalanx {
 namespace {
 
-RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointReader> checkpoint,
-                      const StopToken& stop, RunSinks& sinks, RankRunner& runner) {
+// Nothing, where the ranks cannot read the checkpoint: it is added to `refused`.
+std::optional<RunEnd> train_on_ranks(const RunSetup& setup,
+                                     std::shared_ptr<const CheckpointReader> checkpoint,
+                                     const StopToken& stop, RunSinks& sinks, RankRunner& runner,
+                                     std::vector<RefusedCheckpoint>& refused) {
   const RankOptions options{
       .threads_per_rank = static_cast<int>(setup.config.layout.threads_per_rank),
       .sum_block = static_cast<int>(setup.config.layout.sum_block_size),
       .summing = setup.plan_of(runner.own_ranks().front()).summing,
       .timeout = timeout_of(setup.config.run)};
   // All ranks end for the same reason.
-  RunEnd end = RunEnd::kFinished;
+  std::optional<RunEnd> end;
   const int first = runner.own_ranks().front();
   // Each rank gives its pointer up once it has loaded the checkpoint.
   std::vector readers(setup.places.size(), checkpoint);
@@ -36,21 +40,37 @@ RunEnd train_on_ranks(const RunSetup& setup, std::shared_ptr<const CheckpointRea
       watch.limit_stillness(stillness_limit(setup.plan_of(world.rank()).largest_unit,
                                             setup.peak_flops_of(world.rank())));
     }
-    Trainer trainer(setup, readers[rank].get(), stop, rank == 0 ? &sinks : nullptr, world, watch);
-    readers[rank].reset();
-    const RunEnd mine = trainer.run();
-    if (world.rank() == first) end = mine;
+    try {
+      Trainer trainer(setup, readers[rank].get(), stop, rank == 0 ? &sinks : nullptr, world, watch);
+      readers[rank].reset();
+      const RunEnd mine = trainer.run();
+      if (world.rank() == first) end = mine;
+    } catch (const UnreadableCheckpoint& unreadable) {
+      if (world.rank() == first) refused.push_back(unreadable.checkpoint);
+      readers[rank].reset();
+    }
   });
   return end;
 }
 
 RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSinks& sinks,
                          RankRunner& runner) {
-  std::optional<RunSetup> setup;
-  runner.prepare([&] { setup.emplace(config, runner, [&] { return stop() != 0; }); });
-  if (setup->lock) setup->lock->expect_in_place();
-  if (setup->directory) setup->directory->claim();
-  return train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, runner);
+  // Checkpoints with damage that ranks found when they loaded them: the run begins with another.
+  std::vector<RefusedCheckpoint> refused;
+  const std::vector<int> cores = cores_of_thread();
+  for (;;) {
+    std::optional<RunSetup> setup;
+    runner.prepare([&] {
+      setup.emplace(
+          config, runner, [&] { return stop() != 0; }, refused);
+    });
+    if (setup->lock) setup->lock->expect_in_place();
+    const auto end =
+        train_on_ranks(*setup, std::move(setup->checkpoint), stop, sinks, runner, refused);
+    if (end) return *end;
+    // A rank was bound to fewer.
+    bind_thread(cores);
+  }
 }
 
 }  // namespace

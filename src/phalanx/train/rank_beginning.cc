@@ -1,5 +1,7 @@
 #include "phalanx/train/rank_beginning.h"
 
+#include <fmt/core.h>
+
 #include "phalanx/ops/cpu/first_touch.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/start/populate_arenas.h"
@@ -31,6 +33,17 @@ RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& ba
   return arenas;
 }
 
+MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank) {
+  const auto number = static_cast<std::size_t>(rank.ranks().world->rank());
+  return {setup.config.run,
+          rank,
+          {.local_rank = setup.places[number].local_rank,
+           .epoch_prefix = fmt::format("{}.{}", setup.identity.run_id, setup.identity.start),
+           .iteration = setup.length.begin().iteration,
+           .loaded = setup.loads_from_memory ? setup.loaded->epoch : std::string()},
+          setup.inputs.copies};
+}
+
 RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,
                      StepTimers& timers) {
   const TimerScope time(checkpoint != nullptr ? &timers : nullptr, StepTimer::kLoadCheckpoint);
@@ -43,6 +56,8 @@ RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, 
     rank.initialise();
     state.loss_scaler = loss_scaler(setup.config).state();
   }
+  // Not before all ranks have read the checkpoint: it may become another one.
+  if (setup.directory && rank.ranks().world->rank() == 0) setup.directory->claim();
   state.evaluation_is_due = setup.length.begin().evaluation_is_due;
   state.requested = setup.data->counts();
   return state;

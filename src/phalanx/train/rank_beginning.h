@@ -1,6 +1,7 @@
 #pragma once
 // What a rank begins a run with: its memory, and the state it loads or draws.
 
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/run_end.h"
 
@@ -10,7 +11,11 @@ namespace phalanx {
 RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& backend,
                          bool from_checkpoint, const StopToken& stop);
 
-// Loads the checkpoint into the rank, or draws the weights where it is null.
+// The run's snapshots in memory. The setup must outlive them.
+MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank);
+
+// Loads the checkpoint into the rank, or draws the weights where it is null. Then the first rank
+// claims --save. UnreadableCheckpoint.
 RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,
                      StepTimers& timers);
 

@@ -30,7 +30,7 @@ bool is_logged(const RunConfig& run, std::int64_t iteration) {
   return iteration % run.log_interval == 0;
 }
 
-RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin,
+RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& begin,
                RunSinks* sinks, std::span<const TimerRow> times)
     : config_(setup.config),
       lock_(setup.lock),
@@ -51,19 +51,20 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition&
   const MemoryBytes& bytes = plan.bytes;
   const std::int64_t weights =
       bytes["parameters"] + bytes["main_parameters"] + bytes["gradients"] + bytes["optimizer"];
-  sinks_->begin({.arguments = argument_values(config_),
-                 .lines = start_lines(setup, plan, begin.iteration, times),
-                 .iteration = begin.iteration,
-                 .consumed_samples = begin.consumed_train_samples,
-                 .last_iteration = setup.length.last_iteration(),
-                 .is_finished = is_over && !setup.length.begin().evaluation_is_due,
-                 .world_size = setup.grid.world_size(),
-                 .peak_flops = setup.peak_flops(),
-                 .instruction_peak_flops = setup.instruction_peak_flops(),
-                 .arenas = arenas_of(setup),
-                 .weight_and_optimizer_bytes = weights,
-                 .activation_bytes = bytes.total() - weights,
-                 .facts = config_.run.save.empty() ? std::string() : run_facts(setup)});
+  sinks_->begin(
+      {.arguments = argument_values(config_),
+       .lines = start_lines(setup, plan, begin.iteration, times),
+       .iteration = begin.iteration,
+       .consumed_samples = begin.consumed_train_samples,
+       .last_iteration = setup.length.last_iteration(),
+       .is_finished = is_over && !setup.length.begin().evaluation_is_due,
+       .world_size = setup.grid.world_size(),
+       .peak_flops = setup.peak_flops(),
+       .instruction_peak_flops = setup.instruction_peak_flops(),
+       .arenas = arenas_of(setup),
+       .weight_and_optimizer_bytes = weights,
+       .activation_bytes = bytes.total() - weights,
+       .facts = config_.run.save.empty() ? std::string() : run_facts(setup, begin.loading)});
 }
 
 void RunLog::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
@@ -98,6 +99,8 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
     file_seconds_.add(static_cast<double>(state.iteration), times.files);
   }
   report.saving_seconds = times.saving;
+  if (times.is_saving) report.snapshot_seconds = times.snapshot + times.saving;
+  report.save_bytes = times.save_bytes;
   report.times = std::move(times.rows);
   report.peak_bytes = peak_bytes_;
   report.rss_bytes = peak_resident_bytes();

@@ -20,7 +20,7 @@ namespace phalanx {
 class RunLog {
  public:
   // `sinks` is null on all ranks but the first: these say nothing. `times`: of the preparation.
-  RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunPosition& begin, RunSinks* sinks,
+  RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& begin, RunSinks* sinks,
          std::span<const TimerRow> times = {});
 
   // All calls throw DirectoryLostError where --save is not this run's directory any more.

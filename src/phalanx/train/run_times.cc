@@ -36,6 +36,7 @@ void RunTimes::end_iterations(std::int64_t count) {
   data_ = share(StepTimer::kData);
   messages_ = share(StepTimer::kMessages);
   files_ = share(StepTimer::kFiles);
+  snapshot_ = share(StepTimer::kSnapshot);
   const double saved = timers_.seconds(StepTimer::kSaveCheckpoint);
   saving_ = saved - std::exchange(saved_, saved);
 }
@@ -45,6 +46,7 @@ IterationTimes RunTimes::of_iteration(bool is_logged) {
                        .messages = messages_,
                        .files = files_,
                        .saving = std::exchange(saving_, 0.0),
+                       .snapshot = snapshot_,
                        .rows = {}};
   if (!is_logged || log_level_ == 0) return times;
   std::vector<StepTimer> wanted;

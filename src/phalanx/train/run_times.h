@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
@@ -16,8 +17,13 @@ struct IterationTimes {
   double data = 0;
   double messages = 0;
   double files = 0;
-  double saving = 0;  // since the last iteration
+  double saving = 0;    // since the last iteration
+  double snapshot = 0;  // of the update, for a save under way
   std::vector<TimerRow> rows;
+  // Whether a save has begun since the last iteration, or was under way in this one; and the bytes
+  // of one that has begun.
+  bool is_saving = false;
+  std::optional<std::int64_t> save_bytes = {};
 };
 
 class RunTimes {
@@ -51,6 +57,7 @@ class RunTimes {
   double data_ = 0;               // of each iteration
   double messages_ = 0;
   double files_ = 0;
+  double snapshot_ = 0;
   double saving_ = 0;
   std::int64_t iterations_ = 0;  // since the last rows
 };

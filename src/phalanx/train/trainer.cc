@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/settings/config_views.h"
@@ -53,6 +55,13 @@ bool shares_parameters(const Rank& rank) {
   });
 }
 
+// Its threads run on the cores of any rank: a rank's own are its team's.
+BackgroundSaving background(const RunSetup& setup, RankWatch& watch) {
+  return {.mailbox = watch.mailbox(), .on_thread = [&setup] {
+            if (const auto cores = setup.affinity.all(); !cores.empty()) bind_thread(cores);
+          }};
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, const StopToken& stop,
@@ -76,10 +85,9 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       log_(setup, plan_, state_, sinks, times_.of_setup()),
       evaluations_(setup, stop, rank_, high_water_, state_, log_),
       exits_(config_.run, stop, rank_, log_, start_),
-      saver_(setup.saved_run(), rank_,
-             {.note = [this](const RunNote& note) { log_.note(note); },
-              .timers = timers_,
-              .times = [this] { return times_.of_save(); }}) {
+      saver_(setup.saved_run(), setup.save_target(), rank_, listeners(), background(setup, watch)),
+      second_places_(setup.saved_run(), rank_, listeners(), background(setup, watch)),
+      snapshots_(snapshots_of(setup, rank_)) {
   if (is_traced()) reserve_trace();
   scaler_.restore(state_.loss_scaler);
   if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data &&
@@ -88,6 +96,12 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
                "--check-weight-hash-across-dp-replicas-interval compares nothing: there is one "
                "data-parallel rank, and no parameter that ranks share"});
   }
+}
+
+RunSaver::Listeners Trainer::listeners() {
+  return {.note = [this](const RunNote& note) { log_.note(note); },
+          .timers = timers_,
+          .times = [this] { return times_.of_save(); }};
 }
 
 RunEnd Trainer::run() {
@@ -125,6 +139,7 @@ RunEnd Trainer::loop() {
     } else {
       train_until_drained();
     }
+    saver_.poll(state_.iteration);
     compare_replicas();
     if (setup_.digests && ranks_.world->rank() == 0) setup_.digests->check();
     if (setup_.length.evaluates_after(state_.iteration)) evaluations_.at_interval();
@@ -132,9 +147,12 @@ RunEnd Trainer::loop() {
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
       if (const auto end = save_periodically()) return *end;
     }
+    second_places_.save(state_);
+    snapshots_.after(state_.iteration, [this] { return saver_.manifest_of(state_); });
   }
   log_.note({RunNote::Kind::kTrained, state_.iteration, "after training is done"});
   saver_.save(state_, RunSaver::Occasion::kLeaving);
+  second_places_.save_end(state_);
   if (!evaluations_.at_end()) return save_and_leave(end_of_given_up_evaluation());
   return RunEnd::kFinished;
 }
@@ -208,11 +226,16 @@ void Trainer::train_until_drained() {
                          static_cast<double>(steps.size());
   high_water_.after({static_cast<int>(steps.size()), static_cast<int>(first.microbatches)});
   check_for_nan(schedules, steps);
+  std::optional<std::int64_t> save_bytes = saver_.take_begun_bytes();
+  const bool is_saving = save_bytes || saver_.is_under_way();
   for (const StepResult& step : steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
+    IterationTimes times = times_.of_iteration(is_logged(config_.run, state_.iteration));
+    times.is_saving = is_saving;
+    times.save_bytes = std::exchange(save_bytes, std::nullopt);
     log_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
-                   seconds, times_.of_iteration(is_logged(config_.run, state_.iteration)));
+                   seconds, std::move(times));
     watch_.step(state_.iteration);
   }
 }

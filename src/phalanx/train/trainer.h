@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "phalanx/rendezvous/rank_watch.h"
+#include "phalanx/saving/memory_snapshots.h"
+#include "phalanx/saving/second_places.h"
 #include "phalanx/start/run_setup.h"
 #include "phalanx/train/evaluations.h"
 #include "phalanx/train/exit_conditions.h"
@@ -31,6 +33,7 @@ class Trainer {
   RunEnd run();
 
  private:
+  RunSaver::Listeners listeners();
   RunEnd loop();
   // Where the global batch changes: saves, as save_periodically().
   std::optional<RunEnd> change_batch();
@@ -81,6 +84,8 @@ class Trainer {
   ExitConditions exits_;
   StepTrace trace_;
   RunSaver saver_;
+  SecondPlaces second_places_;
+  MemorySnapshots snapshots_;
 };
 
 }  // namespace phalanx

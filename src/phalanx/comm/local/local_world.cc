@@ -33,8 +33,8 @@ class LocalWork final : public Work::State {
 };
 
 void expect_memory(const Tensor& tensor) {
-  PHALANX_CHECK(tensor.space == MemorySpace::kHost, "local: {} {} is not in host memory",
-                name_of(tensor.dtype), tensor.shape.to_string());
+  PHALANX_CHECK(is_host(tensor.space), "local: {} {} is not in host memory", name_of(tensor.dtype),
+                tensor.shape.to_string());
 }
 
 class LocalCommunicator final : public Communicator {

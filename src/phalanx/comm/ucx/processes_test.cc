@@ -80,6 +80,10 @@ class FileMailbox final : public Mailbox {
     text << std::ifstream(path_of(name)).rdbuf();
     return text.str();
   }
+  std::optional<std::string> read_unless(const std::stop_token& /*stop*/,
+                                         const std::string& name) override {
+    return read(name);
+  }
   std::optional<std::string> take(const std::string& /*name*/) override { return std::nullopt; }
 
  private:

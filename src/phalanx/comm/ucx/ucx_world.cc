@@ -44,8 +44,8 @@ class UcxWork final : public Work::State {
 };
 
 void expect_memory(const Tensor& tensor) {
-  PHALANX_CHECK(tensor.space == MemorySpace::kHost, "ucx: {} {} is not in host memory",
-                name_of(tensor.dtype), tensor.shape.to_string());
+  PHALANX_CHECK(is_host(tensor.space), "ucx: {} {} is not in host memory", name_of(tensor.dtype),
+                tensor.shape.to_string());
 }
 
 // What all communicators of a rank share.

@@ -36,4 +36,8 @@ std::unique_ptr<Backend> make_cpu_backend(int threads, cpu::ProductPrecision pro
       cpu::FlushingDevice{cpu::make_device(threads, products)});
 }
 
+std::unique_ptr<const WorkspaceSizes> cpu_workspace_sizes(const cpu::CpuDevice& device) {
+  return std::make_unique<ops::WorkspaceSizesOf<cpu::CpuDevice>>(device);
+}
+
 }  // namespace phalanx

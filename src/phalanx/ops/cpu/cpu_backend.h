@@ -12,4 +12,7 @@ namespace phalanx {
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, cpu::ProductPrecision products);
 
+// What its kernels take on any processor: for plans.
+std::unique_ptr<const WorkspaceSizes> cpu_workspace_sizes(const cpu::CpuDevice& device);
+
 }  // namespace phalanx

@@ -1,30 +1,18 @@
 #include "phalanx/ops/meta/meta_backend.h"
 
 #include <algorithm>
-
-#include "phalanx/ops/cpu/execute.h"
+#include <utility>
 
 namespace phalanx {
-namespace meta {
-
-struct MetaDevice {
-  cpu::CpuDevice target;
-};
-
-template <typename Op>
-std::int64_t workspace_bytes_of(const MetaDevice& device, const Op& op) {
-  return cpu::workspace_bytes_of(device.target, op);
-}
-
-template <typename Op>
-void execute(MetaDevice& /*device*/, const Op& /*op*/, const Tensor& /*scratch*/) {}
-
 namespace {
 
-class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
+class MetaBackend final : public Backend {
  public:
-  explicit MetaBackend(MetaDevice device) : DispatchTo(device) {}
+  explicit MetaBackend(std::unique_ptr<const WorkspaceSizes> target) : target_(std::move(target)) {}
 
+  std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const override {
+    return target_->workspace_bytes_of_op(number, op);
+  }
   MemorySpace space() const override { return MemorySpace::kNone; }
   void upload(Queue /*queue*/, const Tensor& /*destination*/,
               std::span<const std::byte> /*source*/) override {}
@@ -34,13 +22,18 @@ class MetaBackend final : public ops::DispatchTo<MetaDevice, ops::OpList> {
   }
   Event record(Queue queue) override { return {queue.id}; }
   void wait(Queue /*queue*/, Event /*event*/) override {}
+
+ private:
+  void run_op(Queue /*queue*/, std::size_t /*number*/, const void* /*op*/,
+              const Tensor& /*scratch*/) override {}
+
+  std::unique_ptr<const WorkspaceSizes> target_;
 };
 
 }  // namespace
-}  // namespace meta
 
-std::unique_ptr<Backend> make_meta_backend(const cpu::CpuDevice& device) {
-  return std::make_unique<meta::MetaBackend>(meta::MetaDevice{device});
+std::unique_ptr<Backend> make_meta_backend(std::unique_ptr<const WorkspaceSizes> target) {
+  return std::make_unique<MetaBackend>(std::move(target));
 }
 
 }  // namespace phalanx

@@ -1,18 +1,20 @@
 // Every rank writes its own part of a checkpoint: the parts hold what whole tensors hold, under
 // every layout, and a rank that cannot write ends that save alone.
 
-#include "phalanx/saving/rank_parts.h"
+#include "phalanx/saving/rank_save.h"
 
 #include <gmock/gmock.h>
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "phalanx/checkpoint/consolidate.h"
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/disk/test_support.h"
-#include "phalanx/rules/resolve.h"
-#include "phalanx/train/test_support.h"
+#include "phalanx/rendezvous/local_mailbox.h"
+#include "phalanx/saving/gathered_tensors.h"
+#include "phalanx/saving/pattern_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -22,43 +24,18 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing_support::AlteringEngine;
+using testing_support::pattern;
+using testing_support::resolved;
+using testing_support::save_in_parts;
 
 constexpr const char* kEpoch = "0123456789abcdef0123456789abcdef.1.1";
 
-TrainConfig resolved(const Layout& layout, bool bf16) {
-  TrainConfig c =
-      with_flags({},
-                 "--num-layers 2 --hidden-size 32 --num-attention-heads 4 "
-                 "--max-position-embeddings 24 --seq-length 24 --make-vocab-size-divisible-by 32 "
-                 "--micro-batch-size 1 --threads-per-rank 1");
-  c.model.bf16 = bf16;
-  c = with_layout(c, layout);
-  // Buckets of blocks: shards begin and end amid parameters and rows.
-  c.layout.ddp_bucket_size = 5000;
-  resolve(c, false);
-  return c;
-}
-
-// The bytes of a global tensor, all finite: they tell every element and tensor from its neighbours.
-std::vector<std::byte> pattern(std::string_view name, DType dtype, const Shape& shape) {
-  const auto count = static_cast<std::size_t>(shape.count());
-  std::vector<float> values(count);
-  std::size_t seed = 0;
-  for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<float>((i * 40503U + seed) % 1'000'003) / 7.0F;
-  }
-  std::vector<std::byte> bytes(count * static_cast<std::size_t>(size_of(dtype)));
-  convert_elements(DType::kF32, std::as_bytes(std::span(values)).data(), dtype, bytes.data(),
-                   shape.count());
-  return bytes;
-}
-
-class RankPartsTest : public RunTest {
+class RankSaveTest : public RunTest {
  protected:
   // Each rank fills what it has of every tensor, and writes it.
   void save(const TrainConfig& config, std::int64_t iteration, bool with_optimizer = true,
             const std::function<EngineMaker(int rank)>& engine_of = nullptr) const {
+    LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       for (const ContributedTensor& tensor : contributed_tensors(rank, true, Writers::kAll)) {
         const auto& info = tensor.info;
@@ -68,16 +45,13 @@ class RankPartsTest : public RunTest {
         }
       }
       const int number = rank.ranks().world->rank();
-      RankParts parts(rank, with_optimizer, path("save"), kEpoch,
-                      engine_of ? engine_of(number) : make_engine);
-      if (number > 0) return parts.serve();
-      try {
-        save_checkpoint({.directory = path("save")}, testing_support::example_manifest(iteration),
-                        parts);
-      } catch (const OutputError& error) {
-        failure_ = error.what();
-        parts.give_up();
-      }
+      BackgroundSaving saving{.mailbox = &mailbox, .stalled_after = stalled_after_};
+      if (engine_of) saving.make = engine_of(number);
+      const SaveVerdict verdict =
+          save_in_parts(rank, saving, path("save"), kEpoch,
+                        testing_support::example_manifest(iteration), with_optimizer);
+      EXPECT_EQ(verdict.is_saved, verdict.reason.empty());
+      if (number == 0) failure_ = verdict.reason;
     });
   }
   void expect_pattern(const CheckpointReader& reader) const {
@@ -104,9 +78,10 @@ class RankPartsTest : public RunTest {
   }
 
   mutable std::string failure_;
+  std::chrono::milliseconds stalled_after_ = std::chrono::minutes(1);
 };
 
-TEST_F(RankPartsTest, AreTheRunInEveryLayout) {
+TEST_F(RankSaveTest, AreTheRunInEveryLayout) {
   for (const bool bf16 : {false, true}) {
     for (const Layout& layout :
          {Layout{}, Layout{.tensor = 4}, Layout{.data = 3}, Layout{.data = 3, .sharded = true},
@@ -141,7 +116,7 @@ TEST_F(RankPartsTest, AreTheRunInEveryLayout) {
 }
 
 // Copies of the states share the work, also where training cuts nothing.
-TEST_F(RankPartsTest, CopiesWriteAShareEach) {
+TEST_F(RankSaveTest, CopiesWriteAShareEach) {
   save(resolved({.data = 3}, false), 1);
   const CheckpointReader reader = CheckpointReader::open(path("save"));
   std::int64_t most = 0, all = 0;
@@ -152,7 +127,7 @@ TEST_F(RankPartsTest, CopiesWriteAShareEach) {
   EXPECT_LT(most, all / 2);
 }
 
-TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
+TEST_F(RankSaveTest, ARankThatCannotWriteEndsThatSaveAlone) {
   const TrainConfig config = resolved({.tensor = 2, .data = 2, .zero = 1}, false);
   save(config, 1);
   for (const int failing : {0, 2}) {
@@ -167,9 +142,7 @@ TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
     });
     EXPECT_THAT(failure_, AllOf(HasSubstr(fmt::format("part-{:05d}.bin", failing)),
                                 HasSubstr("No space left on device")));
-    if (failing > 0) {
-      EXPECT_THAT(failure_, HasSubstr("rank 2: "));
-    }
+    EXPECT_THAT(failure_, HasSubstr(fmt::format("rank {}: ", failing)));
     // Nothing of it is left.
     EXPECT_THAT(iterations("save"), ElementsAre(1));
     EXPECT_EQ(names().size(), 2U);  // and the tracker
@@ -180,14 +153,14 @@ TEST_F(RankPartsTest, ARankThatCannotWriteEndsThatSaveAlone) {
 }
 
 // A save that fails before anything is written: the others do not wait for ever.
-TEST_F(RankPartsTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
+TEST_F(RankSaveTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
   fs::create_directories(path("save") + "/iter_0000002");
   save(resolved({.data = 2}, false), 2);
   EXPECT_THAT(failure_, HasSubstr("is there and not a checkpoint of Phalanx"));
 }
 
 // Runs: what they save in parts is what they save whole, and they go on from it to the bit.
-TEST_F(RankPartsTest, RunsGoOnFromParts) {
+TEST_F(RankSaveTest, RunsGoOnFromParts) {
   struct Case {
     Layout layout;
     const char* flags;

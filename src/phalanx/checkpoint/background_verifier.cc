@@ -1,0 +1,115 @@
+#include "phalanx/checkpoint/background_verifier.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/read_back.h"
+
+namespace phalanx {
+namespace {
+
+// Runs only on an idle core and an idle disk, where the system lets it. Signals are left to other
+// threads, except those of its own faults.
+void give_way() {
+  sigset_t others;
+  ::sigfillset(&others);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&others, own);
+  ::pthread_sigmask(SIG_BLOCK, &others, nullptr);
+  const sched_param none{};
+  ::sched_setscheduler(0, SCHED_IDLE, &none);
+  constexpr int kWhoProcess = 1;  // of ioprio_set, where 0 is the calling thread
+  constexpr int kIdleClass = 3 << 13;
+  ::syscall(SYS_ioprio_set, kWhoProcess, 0, kIdleClass);
+}
+
+}  // namespace
+
+BackgroundVerifier::BackgroundVerifier(std::filesystem::path save)
+    : save_(std::move(save)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+BackgroundVerifier::~BackgroundVerifier() = default;
+
+void BackgroundVerifier::look() {
+  const std::lock_guard lock(mutex_);
+  is_due_ = true;
+  changed_.notify_all();
+}
+
+void BackgroundVerifier::finish(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  hurries_ = true;
+  changed_.notify_all();
+  changed_.wait_for(lock, longest, [this] { return is_idle_ && !is_due_; });
+  hurries_ = false;
+}
+
+std::vector<std::string> BackgroundVerifier::take_faults() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(faults_, {});
+}
+
+void BackgroundVerifier::run(const std::stop_token& stop) {
+  give_way();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    is_idle_ = true;
+    changed_.notify_all();
+    if (!changed_.wait(lock, stop, [this] { return is_due_; })) return;
+    is_due_ = false;
+    is_idle_ = false;
+    lock.unlock();
+    std::string fault;
+    try {
+      verify_newest(stop);
+    } catch (const std::exception& error) {
+      fault =
+          fmt::format("checkpoints in {} cannot be read back: {}", save_.string(), error.what());
+    }
+    lock.lock();
+    if (!fault.empty()) faults_.push_back(std::move(fault));
+  }
+}
+
+void BackgroundVerifier::verify_newest(const std::stop_token& stop) {
+  VerifiedMarks marks(save_);
+  const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
+  for (auto next = saved.rbegin(); next != saved.rend(); ++next) {
+    const SavedCheckpoint& checkpoint = *next;
+    if (marks.has(checkpoint.directory)) return;
+    FileStamps stamps = stamps_of(checkpoint.directory);
+    const auto known = damaged_.find(checkpoint.directory);
+    if (known != damaged_.end() && known->second == stamps) continue;
+    std::string fault;
+    const ReadBack result = read_back(
+        checkpoint.directory,
+        [&](std::chrono::nanoseconds took) { return wait_after_block(took, stop); }, fault);
+    if (result == ReadBack::kGivenUp) return;
+    std::error_code error;
+    // Another one has its name now, or it is gone: that is no fault of the disk.
+    if (!std::filesystem::exists(checkpoint.directory, error)) return;
+    if (stamps_of(checkpoint.directory) != stamps) return look();
+    if (result == ReadBack::kWhole) return marks.add(checkpoint.directory, std::move(stamps));
+    damaged_[checkpoint.directory] = std::move(stamps);
+    const std::lock_guard lock(mutex_);
+    faults_.push_back(fmt::format(
+        "the checkpoint {} was saved and cannot be read back: {}; the last one that can stays",
+        checkpoint.directory.string(), fault));
+  }
+}
+
+bool BackgroundVerifier::wait_after_block(std::chrono::nanoseconds took,
+                                          const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop, took, [this] { return hurries_; });
+  return !stop.stop_requested();
+}
+
+}  // namespace phalanx

@@ -1,0 +1,71 @@
+#pragma once
+// What a rank fills from a checkpoint: its own part of weights, main parameters and optimizer
+// states, in memory or in files. Other ranks' weights are gathered afterwards.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/rank/rank.h"
+#include "phalanx/saving/load_plan.h"
+
+namespace phalanx {
+
+class LoadTargets {
+ public:
+  // Parameters in `absent` are left as they are. ConfigError where the checkpoint does not have
+  // what the model asks for. All arguments must outlive this.
+  LoadTargets(const CheckpointReader& reader, Rank& rank, bool with_optimizer,
+              const std::set<std::string>& absent);
+  LoadTargets(const LoadTargets&) = delete;
+  LoadTargets& operator=(const LoadTargets&) = delete;
+
+  // The stored tensors that all ranks together need: the same on every rank.
+  const std::vector<const Manifest::Entry*>& wanted() const { return wanted_; }
+  // The number in the whole model of a wanted tensor's parameter.
+  int parameter_of(const Manifest::Entry& entry) const { return parameters_.at(&entry); }
+  // What this rank needs of every parameter, by ParamId, then by position.
+  std::vector<NeededBox> needs() const;
+
+  // Fills what it needs from a part of a wanted tensor, row-major.
+  void fill(const Manifest::Entry& stored, const MatrixBox& box, std::span<const std::byte> bytes);
+  // To be called when all is filled: writes what is still on its way to files.
+  void finish();
+
+ private:
+  struct Target {
+    GlobalTensor part;  // without memory where it lies in a file
+    const Manifest::Entry* read_as = nullptr;
+    const TileFile* file = nullptr;
+    Segment segment;
+  };
+  // A tile of a file in memory, while it is filled.
+  struct OpenTile {
+    int tile = 0;
+    Tensor elements;
+    std::size_t turn = 0;
+  };
+  using InMemory = std::function<Tensor(const Segment&)>;
+  void add(std::string_view prefix, bool is_weight, DTypeMatch match, std::string_view read_prefix,
+           const TileFile* file, const InMemory& in_memory);
+  Tensor elements_of(const Target& target);
+  void close(const TileFile& file, const OpenTile& open);
+
+  const CheckpointReader& reader_;
+  Rank& rank_;
+  const std::set<std::string>& absent_;
+  std::map<std::string_view, int> numbers_;  // of parameters, in the whole model
+  std::vector<const Manifest::Entry*> wanted_;
+  std::map<const Manifest::Entry*, int> parameters_;
+  std::map<const Manifest::Entry*, std::vector<Target>> targets_;
+  std::map<const TileFile*, OpenTile> open_;
+  std::size_t turn_ = 0;
+  std::vector<std::byte> rounded_;
+};
+
+}  // namespace phalanx
