@@ -84,11 +84,14 @@ set_target_properties(cuda_device_library PROPERTIES OUTPUT_NAME phalanx_cuda LI
 target_include_directories(cuda_device_library PUBLIC src)
 target_include_directories(cuda_device_library SYSTEM PRIVATE ${cuda_toolkit}/include)
 target_compile_options(cuda_device_library PRIVATE ${cuda_flags})
+target_compile_definitions(cuda_device_library PRIVATE PHALANX_CUDA_TOOLKIT)
+# What tools read of compile_commands.json are the flags of all other files.
+set_target_properties(cuda_device_library PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
 target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
 add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
 target_compile_options(check_device PRIVATE ${cuda_flags})
 target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a
                       ${CMAKE_DL_LIBS} Threads::Threads rt)
 target_link_options(check_device PRIVATE -static-libstdc++ -static-libgcc)
-set_target_properties(check_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set_target_properties(check_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} EXPORT_COMPILE_COMMANDS OFF)
 add_custom_target(cuda_device DEPENDS check_device)

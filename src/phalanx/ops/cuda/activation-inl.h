@@ -43,16 +43,16 @@ constexpr float kTanhScale = 0.797884560802865356F;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715F;
 constexpr float kInverseRoot2 = 0.707106781186547524F;
 
-template <Activation kind>
+template <Activation kKind>
 PHALANX_DEVICE float value_of(float x) {
-  if constexpr (kind == Activation::kGeluTanh) {
+  if constexpr (kKind == Activation::kGeluTanh) {
     // (1 + tanh(u)) / 2 is sigmoid(2 u).
     return x * sigmoid_of(2.0F * kTanhScale * x * fma_of(kCubic * x, x, 1.0F));
-  } else if constexpr (kind == Activation::kGeluErf) {
+  } else if constexpr (kKind == Activation::kGeluErf) {
     return 0.5F * x * erfc_of(-x * kInverseRoot2);
-  } else if constexpr (kind == Activation::kRelu) {
+  } else if constexpr (kKind == Activation::kRelu) {
     return x > 0.0F ? x : x != x ? x : 0.0F;
-  } else if constexpr (kind == Activation::kSquaredRelu) {
+  } else if constexpr (kKind == Activation::kSquaredRelu) {
     return x > 0.0F ? x * x : x != x ? x : 0.0F;
   } else {
     return x * sigmoid_of(x);
@@ -67,20 +67,20 @@ PHALANX_DEVICE float swish_derivative(float x, float u, float inner) {
   return fma_of(x * s * (e * s), inner, s);
 }
 
-template <Activation kind>
+template <Activation kKind>
 PHALANX_DEVICE float derivative_of(float x) {
-  if constexpr (kind == Activation::kGeluTanh) {
+  if constexpr (kKind == Activation::kGeluTanh) {
     // Beyond 8 it is 0 or 1.
     const float c = clamp_of(x, 8.0F);
     return swish_derivative(c, 2.0F * kTanhScale * c * fma_of(kCubic * c, c, 1.0F),
                             2.0F * kTanhScale * fma_of(3.0F * kCubic * c, c, 1.0F));
-  } else if constexpr (kind == Activation::kGeluErf) {
+  } else if constexpr (kKind == Activation::kGeluErf) {
     const float c = clamp_of(x, 30.0F);
     const float density = exp_of(-0.5F * c * c) * 0.398942280401432678F;
     return fma_of(c, density, 0.5F * erfc_of(-x * kInverseRoot2));
-  } else if constexpr (kind == Activation::kRelu) {
+  } else if constexpr (kKind == Activation::kRelu) {
     return x > 0.0F ? 1.0F : 0.0F;
-  } else if constexpr (kind == Activation::kSquaredRelu) {
+  } else if constexpr (kKind == Activation::kSquaredRelu) {
     return x > 0.0F ? 2.0F * x : 0.0F;
   } else {
     const float c = clamp_of(x, 80.0F);
@@ -88,9 +88,9 @@ PHALANX_DEVICE float derivative_of(float x) {
   }
 }
 
-template <Activation kind>
+template <Activation kKind>
 struct KindOf {
-  static constexpr Activation value = kind;
+  static constexpr Activation kValue = kKind;
 };
 // Calls use(KindOf<kind>()).
 template <typename Use>
@@ -146,7 +146,7 @@ struct BiasActivationForwardKernel : ByEight {
     load_biased(p.x + at.r * s.columns, p.bias, at.i, s.columns, s.packed, x);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) x[e] = value_of<decltype(kind)::value>(x[e]);
+      for (int e = 0; e < 8; ++e) x[e] = value_of<decltype(kind)::kValue>(x[e]);
     });
     store8(p.y + at.r * s.columns, at.i, s.columns, s.packed, x);
   }
@@ -172,7 +172,7 @@ struct BiasActivationBackwardKernel : ByEight {
     load8(p.dy + at.r * s.columns, at.i, s.columns, s.packed, dy);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) dy[e] *= derivative_of<decltype(kind)::value>(x[e]);
+      for (int e = 0; e < 8; ++e) dy[e] *= derivative_of<decltype(kind)::kValue>(x[e]);
     });
     store8(p.dx + at.r * s.columns, at.i, s.columns, s.packed, dy);
   }
@@ -195,7 +195,7 @@ struct GatedActivationForwardKernel : ByEight {
                 s.packed, up);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) gate[e] = value_of<decltype(kind)::value>(gate[e]) * up[e];
+      for (int e = 0; e < 8; ++e) gate[e] = value_of<decltype(kind)::kValue>(gate[e]) * up[e];
     });
     store8(p.y + at.r * s.columns, at.i, s.columns, s.packed, gate);
   }
@@ -221,8 +221,8 @@ struct GatedActivationBackwardKernel : ByEight {
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const float of_gate = dy[e] * up[e] * derivative_of<decltype(kind)::value>(gate[e]);
-        up[e] = dy[e] * value_of<decltype(kind)::value>(gate[e]);
+        const float of_gate = dy[e] * up[e] * derivative_of<decltype(kind)::kValue>(gate[e]);
+        up[e] = dy[e] * value_of<decltype(kind)::kValue>(gate[e]);
         gate[e] = of_gate;
       }
     });
