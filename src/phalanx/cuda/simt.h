@@ -17,36 +17,7 @@
 // barrier for others. Atomics are of integers and relaxed: results that depend on an order of
 // floating-point sums cannot be written.
 
-#include <cstdint>
-#include <type_traits>
-
-#if defined(__CUDACC__)
-#define PHALANX_DEVICE __device__ __forceinline__
-#else
-#define PHALANX_DEVICE inline
-#endif
-
-namespace phalanx::cuda {
-
-// Storage types; arithmetic is in float.
-struct bf16 {
-  std::uint16_t bits;
-};
-struct fp16 {
-  std::uint16_t bits;
-};
-
-// n elements that one load or store moves; their address is a multiple of their size (16 at most).
-template <typename T, int n>
-struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
-  T at[n];
-};
-
-struct Words4 {
-  std::uint32_t at[4];
-};
-
-}  // namespace phalanx::cuda
+#include "phalanx/cuda/simt_types.h"
 
 #if defined(__CUDACC__)
 #include "phalanx/cuda/simt_device.h"

@@ -1,7 +1,9 @@
 #pragma once
 // The kernels' language on the device: the only PTX. Read through simt.h.
 
-#include "phalanx/cuda/simt.h"
+#include "phalanx/cuda/simt_types.h"
+
+#if defined(__CUDACC__)
 
 namespace phalanx::cuda {
 
@@ -31,6 +33,11 @@ PHALANX_DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+PHALANX_DEVICE float reciprocal_of(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
 PHALANX_DEVICE float rsqrt_of(float x) {
   float result;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -48,13 +55,13 @@ PHALANX_DEVICE std::uint32_t pack_bf16(float low, float high) {
   return result;
 }
 
-template <int n, typename T>
-PHALANX_DEVICE Pack<T, n> load_pack(const T* from) {
-  return *reinterpret_cast<const Pack<T, n>*>(from);
+template <int kSize, typename T>
+PHALANX_DEVICE Pack<T, kSize> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kSize>*>(from);
 }
-template <int n, typename T>
-PHALANX_DEVICE void store_pack(T* to, const Pack<T, n>& pack) {
-  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+template <int kSize, typename T>
+PHALANX_DEVICE void store_pack(T* to, const Pack<T, kSize>& pack) {
+  *reinterpret_cast<Pack<T, kSize>*>(to) = pack;
 }
 
 class Thread {
@@ -96,9 +103,9 @@ class Thread {
                  : "memory");
   }
   PHALANX_DEVICE void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  template <int left>
+  template <int kLeft>
   PHALANX_DEVICE void cp_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
   }
 
   PHALANX_DEVICE void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
@@ -155,3 +162,5 @@ class Thread {
 };
 
 }  // namespace phalanx::cuda
+
+#endif  // defined(__CUDACC__)

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "phalanx/cuda/emulated/half_conversions.h"
-#include "phalanx/cuda/simt.h"
+#include "phalanx/cuda/simt_types.h"
 
 namespace phalanx::cuda {
 
@@ -26,6 +26,7 @@ inline double fma_of(double a, double b, double c) { return std::fma(a, b, c); }
 inline float sqrt_of(float x) { return std::sqrt(x); }
 inline double sqrt_of(double x) { return std::sqrt(x); }
 inline float exp2_of(float x) { return std::exp2(x); }
+inline float reciprocal_of(float x) { return 1.0F / x; }
 inline float rsqrt_of(float x) { return 1.0F / std::sqrt(x); }
 inline float erfc_of(float x) { return std::erfc(x); }
 inline double log_of(double x) { return std::log(x); }
@@ -36,23 +37,23 @@ inline std::uint32_t pack_bf16(float low, float high) {
   return bf16_of(low).bits | (static_cast<std::uint32_t>(bf16_of(high).bits) << 16);
 }
 
-template <int n, typename T>
+template <int kSize, typename T>
 void check_alignment(const T* at) {
-  if (reinterpret_cast<std::uintptr_t>(at) % alignof(Pack<T, n>) != 0) {
+  if (reinterpret_cast<std::uintptr_t>(at) % alignof(Pack<T, kSize>) != 0) {
     emulated_fault("a misaligned pack");
   }
 }
-template <int n, typename T>
-Pack<T, n> load_pack(const T* from) {
-  check_alignment<n>(from);
-  Pack<T, n> pack;
-  for (int i = 0; i < n; ++i) pack.at[i] = from[i];
+template <int kSize, typename T>
+Pack<T, kSize> load_pack(const T* from) {
+  check_alignment<kSize>(from);
+  Pack<T, kSize> pack;
+  for (int i = 0; i < kSize; ++i) pack.at[i] = from[i];
   return pack;
 }
-template <int n, typename T>
-void store_pack(T* to, const Pack<T, n>& pack) {
-  check_alignment<n>(to);
-  for (int i = 0; i < n; ++i) to[i] = pack.at[i];
+template <int kSize, typename T>
+void store_pack(T* to, const Pack<T, kSize>& pack) {
+  check_alignment<kSize>(to);
+  for (int i = 0; i < kSize; ++i) to[i] = pack.at[i];
 }
 
 enum class WarpOp : std::uint8_t {
@@ -114,10 +115,10 @@ class Thread {
 
   void cp_async16(void* to, const void* from, bool valid, PHALANX_PLACE);
   void cp_commit() { ++groups_; }
-  template <int left>
+  template <int kLeft>
   void cp_wait(PHALANX_PLACE) {
-    static_assert(left >= 0);
-    deliver(left, file, line);
+    static_assert(kLeft >= 0);
+    deliver(kLeft, file, line);
   }
 
   void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, PHALANX_PLACE) {

@@ -1,5 +1,8 @@
 // driver.h on the CUDA runtime.
 
+// Where there is no toolkit this file is empty.
+#if defined(PHALANX_CUDA_TOOLKIT)
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -256,3 +259,5 @@ void launch(Queue queue, Graph graph) {
 void give_back(Graph graph) noexcept { cudaGraphExecDestroy(graph_of(graph)); }
 
 }  // namespace phalanx::cuda
+
+#endif  // defined(PHALANX_CUDA_TOOLKIT)

@@ -3,6 +3,8 @@
 
 #include "phalanx/cuda/simt.h"
 
+#if defined(__CUDACC__)
+
 namespace phalanx::cuda {
 
 struct Kernel {
@@ -26,3 +28,5 @@ __global__ void __launch_bounds__(K::kThreads)
                                reinterpret_cast<const void*>(&kernel_entry<__VA_ARGS__>)}; \
     return &kernel;                                                                        \
   }
+
+#endif  // defined(__CUDACC__)

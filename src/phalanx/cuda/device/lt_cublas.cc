@@ -1,6 +1,9 @@
 // lt.h on cuBLASLt, which is opened when the first product is asked for: it is half a gigabyte, and
 // a program that only looks at a device needs it not.
 
+// Where there is no toolkit this file is empty.
+#if defined(PHALANX_CUDA_TOOLKIT)
+
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -239,3 +242,5 @@ void Lt::multiply(Queue queue, const LtProduct& product, const LtAlgorithm& algo
 }
 
 }  // namespace phalanx::cuda
+
+#endif  // defined(PHALANX_CUDA_TOOLKIT)

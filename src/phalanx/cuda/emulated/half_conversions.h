@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "phalanx/cuda/simt.h"
+#include "phalanx/cuda/simt_types.h"
 
 namespace phalanx::cuda {
 

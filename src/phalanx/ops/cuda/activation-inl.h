@@ -23,7 +23,7 @@ PHALANX_DEVICE float exp_of(float x) {
   return exp2_of(power) * fma_of(rest, kLn2, 1.0F);
 }
 // 1 / (1 + exp(-x)); infinity in between gives 0.
-PHALANX_DEVICE float sigmoid_of(float x) { return 1.0F / (1.0F + exp_of(-x)); }
+PHALANX_DEVICE float sigmoid_of(float x) { return reciprocal_of(1.0F + exp_of(-x)); }
 // By its series where exp(2 x) - 1 would lose digits.
 PHALANX_DEVICE float tanh_of(float x) {
   const float magnitude = x < 0.0F ? -x : x;
@@ -35,7 +35,7 @@ PHALANX_DEVICE float tanh_of(float x) {
     sum = fma_of(s, sum, -0.333333333333333333F);
     return fma_of(x * s, sum, x);
   }
-  const float result = 1.0F - 2.0F / (1.0F + exp_of(2.0F * magnitude));
+  const float result = 1.0F - 2.0F * reciprocal_of(1.0F + exp_of(2.0F * magnitude));
   return x < 0.0F ? -result : result;
 }
 
@@ -43,16 +43,16 @@ constexpr float kTanhScale = 0.797884560802865356F;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715F;
 constexpr float kInverseRoot2 = 0.707106781186547524F;
 
-template <Activation kind>
+template <Activation kKind>
 PHALANX_DEVICE float value_of(float x) {
-  if constexpr (kind == Activation::kGeluTanh) {
+  if constexpr (kKind == Activation::kGeluTanh) {
     // (1 + tanh(u)) / 2 is sigmoid(2 u).
     return x * sigmoid_of(2.0F * kTanhScale * x * fma_of(kCubic * x, x, 1.0F));
-  } else if constexpr (kind == Activation::kGeluErf) {
+  } else if constexpr (kKind == Activation::kGeluErf) {
     return 0.5F * x * erfc_of(-x * kInverseRoot2);
-  } else if constexpr (kind == Activation::kRelu) {
+  } else if constexpr (kKind == Activation::kRelu) {
     return x > 0.0F ? x : x != x ? x : 0.0F;
-  } else if constexpr (kind == Activation::kSquaredRelu) {
+  } else if constexpr (kKind == Activation::kSquaredRelu) {
     return x > 0.0F ? x * x : x != x ? x : 0.0F;
   } else {
     return x * sigmoid_of(x);
@@ -63,24 +63,24 @@ PHALANX_DEVICE float value_of(float x) {
 // would lose digits near 1. The caller keeps e finite.
 PHALANX_DEVICE float swish_derivative(float x, float u, float inner) {
   const float e = exp_of(-u);
-  const float s = 1.0F / (1.0F + e);
+  const float s = reciprocal_of(1.0F + e);
   return fma_of(x * s * (e * s), inner, s);
 }
 
-template <Activation kind>
+template <Activation kKind>
 PHALANX_DEVICE float derivative_of(float x) {
-  if constexpr (kind == Activation::kGeluTanh) {
+  if constexpr (kKind == Activation::kGeluTanh) {
     // Beyond 8 it is 0 or 1.
     const float c = clamp_of(x, 8.0F);
     return swish_derivative(c, 2.0F * kTanhScale * c * fma_of(kCubic * c, c, 1.0F),
                             2.0F * kTanhScale * fma_of(3.0F * kCubic * c, c, 1.0F));
-  } else if constexpr (kind == Activation::kGeluErf) {
+  } else if constexpr (kKind == Activation::kGeluErf) {
     const float c = clamp_of(x, 30.0F);
     const float density = exp_of(-0.5F * c * c) * 0.398942280401432678F;
     return fma_of(c, density, 0.5F * erfc_of(-x * kInverseRoot2));
-  } else if constexpr (kind == Activation::kRelu) {
+  } else if constexpr (kKind == Activation::kRelu) {
     return x > 0.0F ? 1.0F : 0.0F;
-  } else if constexpr (kind == Activation::kSquaredRelu) {
+  } else if constexpr (kKind == Activation::kSquaredRelu) {
     return x > 0.0F ? 2.0F * x : 0.0F;
   } else {
     const float c = clamp_of(x, 80.0F);
@@ -88,9 +88,9 @@ PHALANX_DEVICE float derivative_of(float x) {
   }
 }
 
-template <Activation kind>
+template <Activation kKind>
 struct KindOf {
-  static constexpr Activation value = kind;
+  static constexpr Activation kValue = kKind;
 };
 // Calls use(KindOf<kind>()).
 template <typename Use>
@@ -117,18 +117,6 @@ struct ActivationShape {
   bool packed;
 };
 
-// Where a thread of 8 columns stands; r is rows or more if it has none.
-struct ActivationPlace {
-  std::int64_t r;
-  std::int64_t i;
-
-  PHALANX_DEVICE ActivationPlace(const Thread& t, const ActivationShape& s) {
-    const std::int64_t pack = t.block() * 256 + t.index();
-    r = pack / s.packs;
-    i = (pack - r * s.packs) * 8;
-  }
-};
-
 // 8 elements of a row, with the bias if there is one.
 template <typename T>
 PHALANX_DEVICE void load_biased(const T* row, const T* bias, std::int64_t i, std::int64_t end,
@@ -152,13 +140,13 @@ struct BiasActivationForwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     float x[8];
     load_biased(p.x + at.r * s.columns, p.bias, at.i, s.columns, s.packed, x);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) x[e] = value_of<decltype(kind)::value>(x[e]);
+      for (int e = 0; e < 8; ++e) x[e] = value_of<decltype(kind)::kValue>(x[e]);
     });
     store8(p.y + at.r * s.columns, at.i, s.columns, s.packed, x);
   }
@@ -176,7 +164,7 @@ struct BiasActivationBackwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     float x[8];
     float dy[8];
@@ -184,7 +172,7 @@ struct BiasActivationBackwardKernel : ByEight {
     load8(p.dy + at.r * s.columns, at.i, s.columns, s.packed, dy);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) dy[e] *= derivative_of<decltype(kind)::value>(x[e]);
+      for (int e = 0; e < 8; ++e) dy[e] *= derivative_of<decltype(kind)::kValue>(x[e]);
     });
     store8(p.dx + at.r * s.columns, at.i, s.columns, s.packed, dy);
   }
@@ -197,7 +185,7 @@ struct GatedActivationForwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     const T* row = p.x + 2 * at.r * s.columns;
     float gate[8];
@@ -207,7 +195,7 @@ struct GatedActivationForwardKernel : ByEight {
                 s.packed, up);
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) gate[e] = value_of<decltype(kind)::value>(gate[e]) * up[e];
+      for (int e = 0; e < 8; ++e) gate[e] = value_of<decltype(kind)::kValue>(gate[e]) * up[e];
     });
     store8(p.y + at.r * s.columns, at.i, s.columns, s.packed, gate);
   }
@@ -219,7 +207,7 @@ struct GatedActivationBackwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ActivationShape& s = p.shape;
-    const ActivationPlace at(t, s);
+    const RowPlace at = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (at.r >= s.rows) return;
     const T* row = p.x + 2 * at.r * s.columns;
     T* to = p.dx + 2 * at.r * s.columns;
@@ -233,8 +221,8 @@ struct GatedActivationBackwardKernel : ByEight {
     with_kind(s.kind, [&](auto kind) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const float of_gate = dy[e] * up[e] * derivative_of<decltype(kind)::value>(gate[e]);
-        up[e] = dy[e] * value_of<decltype(kind)::value>(gate[e]);
+        const float of_gate = dy[e] * up[e] * derivative_of<decltype(kind)::kValue>(gate[e]);
+        up[e] = dy[e] * value_of<decltype(kind)::kValue>(gate[e]);
         gate[e] = of_gate;
       }
     });

@@ -49,6 +49,7 @@ struct ColumnPartsKernel {
     const std::int64_t begin = t.block(1) * p.rows_of_part;
     const std::int64_t end = begin + p.rows_of_part < p.rows ? begin + p.rows_of_part : p.rows;
     float sums[2][2] = {};
+#pragma unroll 4
     for (std::int64_t r = begin + t.warp(); r < end; r += kWarps) {
       float dy[2];
       load2(p.dy + p.dy_rows.at(r, p.places), c, p, dy);

@@ -56,10 +56,8 @@ struct BiasDropoutResidualKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const DropoutShape& s = p.shape;
-    const std::int64_t pack = t.block() * kThreads + t.index();
-    const std::int64_t r = pack / s.packs;
+    const auto [r, i] = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (r >= s.rows) return;
-    const std::int64_t i = (pack - r * s.packs) * 8;
     float values[8];
     float sum[8];
     load8(p.x + r * s.columns, i, s.columns, s.packed, values);
@@ -93,10 +91,8 @@ struct DropoutBackwardKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const DropoutShape& s = p.shape;
-    const std::int64_t pack = t.block() * kThreads + t.index();
-    const std::int64_t r = pack / s.packs;
+    const auto [r, i] = place_of_pack(t.block() * kThreads + t.index(), s.packs);
     if (r >= s.rows) return;
-    const std::int64_t i = (pack - r * s.packs) * 8;
     float values[8];
     load8(p.dout + r * s.columns, i, s.columns, s.packed, values);
     if (p.plan.draws) {

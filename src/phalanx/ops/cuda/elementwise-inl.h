@@ -26,16 +26,20 @@ struct FillKernel : ByEight {
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     constexpr int kPack = 16 / sizeof(Bits) < 8 ? 16 / sizeof(Bits) : 8;
-    const std::int64_t i = first(t);
-    if (p.packed && i + 8 <= p.n) {
-      Pack<Bits, kPack> pack;
+    // Neighbours write packs beside each other.
 #pragma unroll
-      for (int e = 0; e < kPack; ++e) pack.at[e] = p.bits;
+    for (int part = 0; part < 8 / kPack; ++part) {
+      const std::int64_t i =
+          t.block() * kElements + (std::int64_t{part} * kThreads + t.index()) * kPack;
+      if (p.packed && i + kPack <= p.n) {
+        Pack<Bits, kPack> pack;
 #pragma unroll
-      for (int part = 0; part < 8 / kPack; ++part) store_pack<kPack>(p.x + i + part * kPack, pack);
-      return;
+        for (int e = 0; e < kPack; ++e) pack.at[e] = p.bits;
+        store_pack<kPack>(p.x + i, pack);
+      } else {
+        for (std::int64_t e = i; e < i + kPack && e < p.n; ++e) p.x[e] = p.bits;
+      }
     }
-    for (std::int64_t e = i; e < i + 8 && e < p.n; ++e) p.x[e] = p.bits;
   }
 };
 

@@ -181,7 +181,7 @@ struct NormApplyKernel : NormTeam<32> {
 
 // With g = dy weight and n the normalised row: dx = rstd (g - mean(g) - n mean(g n)), without
 // mean(g) in RMS norms; then round(dx) + residual.
-template <typename T, typename Stream, int kTeam, bool kKept>
+template <typename T, typename Stream, int kTeam>
 struct NormBackwardKernel : NormTeam<kTeam> {
   using Team = NormTeam<kTeam>;
   struct Params {
@@ -230,23 +230,14 @@ struct NormBackwardKernel : NormTeam<kTeam> {
         gradient[e] *= p.zero_centred ? 1.0F + weight[e] : weight[e];
       }
     };
-    float kept_n[kKept ? kKeptPacks : 1][8];
-    float kept_g[kKept ? kKeptPacks : 1][8];
-    if constexpr (kKept) {
-#pragma unroll
-      for (int j = 0; j < kKeptPacks; ++j) load(Team::pack(t, j), kept_n[j], kept_g[j]);
-    }
+    // use(first element, n, g) for the packs of this thread, which are read again each time: in
+    // registers they would leave room for half as many threads.
     const auto for_packs = [&](auto use) {
-      if constexpr (kKept) {
-#pragma unroll
-        for (int j = 0; j < kKeptPacks; ++j) {
-          if (Team::pack(t, j) < p.columns) use(Team::pack(t, j), kept_n[j], kept_g[j]);
-        }
-      } else {
-        for (int j = 0; Team::pack(t, j) < p.columns; ++j) {
-          load(Team::pack(t, j), kept_n[0], kept_g[0]);
-          use(Team::pack(t, j), kept_n[0], kept_g[0]);
-        }
+      for (int j = 0; Team::pack(t, j) < p.columns; ++j) {
+        float normalised[8];
+        float gradient[8];
+        load(Team::pack(t, j), normalised, gradient);
+        use(Team::pack(t, j), normalised, gradient);
       }
     };
     float gradients = 0.0F;

@@ -122,8 +122,8 @@ void norm_backward(const CudaContext& context, const NormBackwardCall& call) {
     const bool packed = packs(columns, call.dx) && packs(columns, call.dy) &&
                         packs(columns, call.x) && packs(columns, call.residual) &&
                         can_pack(columns, call.weight);
-    with_team(columns, [&](auto team, auto kept) {
-      using Instance = NormBackwardKernel<T, Stream, decltype(team)::value, decltype(kept)::value>;
+    with_team(columns, [&](auto team, auto /*kept*/) {
+      using Instance = NormBackwardKernel<T, Stream, decltype(team)::value>;
       launch_team<Instance>(
           context.queue, rows,
           typename Instance::Params{

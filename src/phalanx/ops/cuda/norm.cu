@@ -8,9 +8,8 @@ using namespace phalanx::cuda;
   PHALANX_KERNEL(NormForwardKernel<T, Stream, 256, true>)  \
   PHALANX_KERNEL(NormForwardKernel<T, Stream, 256, false>) \
   PHALANX_KERNEL(NormApplyKernel<T, Stream>)               \
-  PHALANX_KERNEL(NormBackwardKernel<T, Stream, 32, true>)  \
-  PHALANX_KERNEL(NormBackwardKernel<T, Stream, 256, true>) \
-  PHALANX_KERNEL(NormBackwardKernel<T, Stream, 256, false>)
+  PHALANX_KERNEL(NormBackwardKernel<T, Stream, 32>)        \
+  PHALANX_KERNEL(NormBackwardKernel<T, Stream, 256>)
 
 PHALANX_NORM_KERNELS(float, float)
 PHALANX_NORM_KERNELS(bf16, bf16)

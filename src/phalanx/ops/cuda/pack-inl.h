@@ -30,12 +30,20 @@ PHALANX_DEVICE void store8(T* x, std::int64_t i, std::int64_t end, bool packed,
                            const float (&from)[8]) {
   constexpr int kPack = sizeof(T) == 2 ? 8 : 4;
   if (packed && i + 8 <= end) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      // One instruction rounds two.
+      Pack<std::uint32_t, 4> pairs;
 #pragma unroll
-    for (int part = 0; part < 8 / kPack; ++part) {
-      Pack<T, kPack> pack;
+      for (int e = 0; e < 4; ++e) pairs.at[e] = pack_bf16(from[2 * e], from[2 * e + 1]);
+      store_pack<4>(reinterpret_cast<std::uint32_t*>(x + i), pairs);
+    } else {
 #pragma unroll
-      for (int e = 0; e < kPack; ++e) pack.at[e] = round_to<T>(from[part * kPack + e]);
-      store_pack<kPack>(x + i + part * kPack, pack);
+      for (int part = 0; part < 8 / kPack; ++part) {
+        Pack<T, kPack> pack;
+#pragma unroll
+        for (int e = 0; e < kPack; ++e) pack.at[e] = round_to<T>(from[part * kPack + e]);
+        store_pack<kPack>(x + i + part * kPack, pack);
+      }
     }
     return;
   }
@@ -43,6 +51,24 @@ PHALANX_DEVICE void store8(T* x, std::int64_t i, std::int64_t end, bool packed,
   for (int e = 0; e < 8; ++e) {
     if (i + e < end) x[i + e] = round_to<T>(from[e]);
   }
+}
+
+// A row and the first of 8 columns in it.
+struct RowPlace {
+  std::int64_t r;
+  std::int64_t i;
+};
+// Of the n-th pack of rows with `packs` packs each. A division of 64 bits costs as much as the rest
+// of a small kernel.
+PHALANX_DEVICE RowPlace place_of_pack(std::int64_t n, std::int64_t packs) {
+  if (((n | packs) >> 32) == 0) {
+    const auto small = static_cast<std::uint32_t>(n);
+    const auto of_row = static_cast<std::uint32_t>(packs);
+    const std::uint32_t r = small / of_row;
+    return {r, (small - r * of_row) * std::int64_t{8}};
+  }
+  const std::int64_t r = n / packs;
+  return {r, (n - r * packs) * 8};
 }
 
 }  // namespace phalanx::cuda

@@ -38,16 +38,17 @@ double functions_error(Workbench& bench, int which) {
   const std::int64_t n = 8192;
   const std::vector<float> x = bench.uniform_floats(n, 1e-3, 8.0);
   const float* in = bench.upload(x);
-  const TypedAddress out = bench.output(DType::kF32, 6 * n);
+  const TypedAddress out = bench.output(DType::kF32, 7 * n);
   launch<ApproximateMember>(bench.queue(), {ceil_div(n, ApproximateMember::kThreads)},
                             {in, reinterpret_cast<float*>(out.at), n});
-  const std::vector<float> numbers = bench.read_floats(out, 6 * n);
+  const std::vector<float> numbers = bench.read_floats(out, 7 * n);
   double error = 0.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double v = x[i];
     const double expected[] = {std::exp2(v), 1.0 / std::sqrt(v), std::erfc(v - 4.0),
-                               std::log(v),  std::sin(v),        std::cos(v)};
-    const double value = numbers[6 * i + static_cast<std::size_t>(which)];
+                               std::log(v),  std::sin(v),        std::cos(v),
+                               1.0 / v};
+    const double value = numbers[7 * i + static_cast<std::size_t>(which)];
     const double truth = expected[which];
     // Logarithms and sines pass through 0.
     const double size = which >= 3 ? std::max(std::fabs(truth), 1e-3) : std::fabs(truth);
@@ -207,9 +208,9 @@ double product_error(Workbench& bench, Product product, DType type, bool tf32) {
 
 std::vector<ApproximateCheck> approximate_checks() {
   std::vector<ApproximateCheck> checks;
-  const char* functions[] = {"exp2", "rsqrt", "erfc", "log", "sin", "cos"};
-  const double tolerances[] = {0x1p-22, 0x1p-21, 0x1p-20, 0x1p-23, 0x1p-23, 0x1p-23};
-  for (int i = 0; i < 6; ++i) {
+  const char* functions[] = {"exp2", "rsqrt", "erfc", "log", "sin", "cos", "reciprocal"};
+  const double tolerances[] = {0x1p-22, 0x1p-21, 0x1p-20, 0x1p-23, 0x1p-23, 0x1p-23, 0x1p-22};
+  for (int i = 0; i < 7; ++i) {
     checks.push_back({fmt::format("function {}", functions[i]),
                       [i](Workbench& bench) { return functions_error(bench, i); }, tolerances[i]});
   }

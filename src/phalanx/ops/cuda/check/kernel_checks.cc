@@ -209,6 +209,14 @@ void add_sums(std::vector<ExactCheck>& checks) {
        }});
 }
 
+Bytes run_total(Workbench& bench) {
+  const TypedAddress x = bench.uniform(DType::kF64, 3000, -1, 1);
+  const TypedAddress sum = bench.output(DType::kF64, 1);
+  total(bench.context(), reinterpret_cast<double*>(sum.at), reinterpret_cast<const double*>(x.at),
+        3000);
+  return bench.read(sum, 1);
+}
+
 Bytes run_optimizer(Workbench& bench, DType storage, bool adam, bool aligned) {
   const std::int64_t first = aligned ? 8192 : 8191;
   const std::vector<SegmentRange> ranges = {
@@ -241,6 +249,7 @@ Bytes run_optimizer(Workbench& bench, DType storage, bool adam, bool aligned) {
 }
 
 void add_optimizers(std::vector<ExactCheck>& checks) {
+  checks.push_back({"total of 3,000", run_total});
   for (const DType type : kTypes) {
     for (const bool adam : {true, false}) {
       for (const bool aligned : {true, false}) {

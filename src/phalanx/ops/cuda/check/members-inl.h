@@ -95,8 +95,9 @@ struct WarpMember {
   static constexpr int kThreads = 128;
   static constexpr std::int64_t kOut = 8;
   using Params = MemberParams;
-  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 4 * kThreads; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    auto* words = t.shared<std::uint32_t>(kThreads);
     const std::int64_t i = t.block() * kThreads + t.index();
     const std::uint32_t word = i < p.n ? p.in[i] : 7U;
     const float value = static_cast<float>(word >> 8) * 0x1p-20F;
@@ -109,8 +110,11 @@ struct WarpMember {
     out[5] = word_of(warp_max(t, value));
     const double twice = t.shuffle(static_cast<double>(value) * 0.5, 31 - t.lane());
     out[6] = word_of(static_cast<float>(twice));
+    words[t.index()] = word;
     t.sync_warp();
-    out[7] = static_cast<std::uint32_t>(t.lane() + 32 * t.warp() + 1000 * t.threads());
+    // Another lane's.
+    out[7] = words[32 * t.warp() + (t.lane() + 11) % 32] +
+             static_cast<std::uint32_t>(t.lane() + 32 * t.warp() + 1000 * t.threads());
   }
 };
 
@@ -233,10 +237,11 @@ struct PlaceMember {
   }
 };
 
-// Functions that a device approximates: 2^x, 1 / sqrt(x), erfc(x), and in double log, sin, cos.
+// Functions that a device approximates: 2^x, 1 / sqrt(x), erfc(x), 1 / x, and in double log, sin,
+// cos.
 struct ApproximateMember {
   static constexpr int kThreads = 128;
-  static constexpr std::int64_t kOut = 6;
+  static constexpr std::int64_t kOut = 7;
   struct Params {
     const float* in;  // in (0, 8)
     float* out;
@@ -254,6 +259,7 @@ struct ApproximateMember {
     out[3] = static_cast<float>(log_of(static_cast<double>(x)));
     out[4] = static_cast<float>(sin_of(static_cast<double>(x)));
     out[5] = static_cast<float>(cos_of(static_cast<double>(x)));
+    out[6] = reciprocal_of(x);
   }
 };
 
