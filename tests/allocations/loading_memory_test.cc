@@ -7,8 +7,8 @@
 #include <string>
 
 #include "phalanx/checkpoint/test_support.h"
-#include "phalanx/rules/resolve.h"
-#include "phalanx/saving/rank_parts.h"
+#include "phalanx/rendezvous/local_mailbox.h"
+#include "phalanx/saving/pattern_test_support.h"
 #include "phalanx/saving/state_loader.h"
 #include "phalanx/train/test_support.h"
 
@@ -50,11 +50,11 @@ TEST(LoadingMemory, IsABlockAndItsMessages) {
   };
   const TrainConfig saving = with({.data = 2, .sharded = true});
   const auto model = make_model(saving, 50);
+  LocalMailbox mailbox;
   run_ranks(saving, *model, [&](Rank& rank) {
     rank.initialise();
-    RankParts parts(rank, true, directory.path(), "e");
-    if (rank.ranks().world->rank() > 0) return parts.serve();
-    save_checkpoint({.directory = directory.path()}, testing_support::example_manifest(1), parts);
+    testing_support::save_in_parts(rank, {.mailbox = &mailbox}, directory.path(), "e",
+                                   testing_support::example_manifest(1));
   });
   const CheckpointReader reader = CheckpointReader::open(directory.path(), Verify::kNo);
   std::int64_t stored = 0;

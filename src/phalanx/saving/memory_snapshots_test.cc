@@ -9,8 +9,8 @@
 
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/test_support.h"
+#include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/saving/pattern_test_support.h"
-#include "phalanx/saving/rank_parts.h"
 
 namespace phalanx {
 namespace {
@@ -29,6 +29,7 @@ class MemorySnapshotsTest : public RunTest {
     c.run.memory_snapshot_interval = 1;
     c.run.memory_files = descriptors_.empty() ? files_.to_text() : descriptors_;
     const std::vector<InputCopy> copies = {{.name = "vocab.json", .bytes = "{}"}};
+    LocalMailbox mailbox;
     run_ranks(c, *make_model(c, 49), [&](Rank& rank) {
       rank.initialise();
       const int number = rank.ranks().world->rank();
@@ -39,10 +40,8 @@ class MemorySnapshotsTest : public RunTest {
       for (std::int64_t i = begin; i < end; ++i) {
         snapshots.after(i, [&] { return testing_support::example_manifest(i); });
       }
-      RankParts parts(rank, true, path("save"), "e");
-      if (number > 0) return parts.serve();
-      save_checkpoint({.directory = path("save")}, testing_support::example_manifest(end - 1),
-                      parts);
+      testing_support::save_in_parts(rank, {.mailbox = &mailbox}, path("save"), "e",
+                                     testing_support::example_manifest(end - 1));
     });
   }
   std::vector<std::string> epochs() const {
