@@ -47,7 +47,8 @@ class NeedIndex {
       const std::function<int(const Manifest::Entry&)>& parameter_of) const {
     std::map<std::size_t, LoadPlan::Share> shares;
     for (std::size_t p = 0; p < chunk.pieces.size(); ++p) {
-      const auto& [entry, piece, offset] = chunk.pieces[p];
+      const Manifest::Entry* entry = chunk.pieces[p].entry;
+      const MatrixBox& piece = chunk.pieces[p].box;
       const auto parameter = static_cast<std::size_t>(parameter_of(*entry));
       if (parameter >= boxes_.size()) continue;
       const auto& boxes = boxes_[parameter];
