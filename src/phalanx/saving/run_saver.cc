@@ -44,7 +44,6 @@ RunSaver::~RunSaver() {
 
 void RunSaver::save(const RunState& state, Occasion occasion) {
   if (target_.directory.empty()) return;
-  const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
   const bool is_periodic = occasion == Occasion::kPeriodic;
   if (under_way_ && is_periodic) {
     if (under_way_->iteration == state.iteration || is_left_out(state.iteration)) return;
@@ -68,10 +67,7 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
     under_way_->span.times = format_times(flags.timing_log_option, listeners_.times());
     return;
   }
-  const auto busy = rank_.ranks().world->busy(
-      fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  under_way_->snapshot->lend_rest(rank_);
-  end_parts(under_way_->save->wait(leading_.get()), occasion, state.iteration);
+  end_parts(wait_for_verdict(), occasion, state.iteration);
   end_if_hopeless();
 }
 
@@ -96,15 +92,20 @@ void RunSaver::poll(std::int64_t iteration) {
 }
 
 void RunSaver::settle(std::int64_t iteration) {
-  if (!under_way_) return;
+  if (under_way_) end_parts(wait_for_verdict(), Occasion::kPeriodic, iteration);
+}
+
+SaveVerdict RunSaver::wait_for_verdict() {
+  const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
   const auto busy = rank_.ranks().world->busy(
       fmt::format("saving the checkpoint of iteration {}", under_way_->iteration));
   under_way_->snapshot->lend_rest(rank_);
-  end_parts(under_way_->save->wait(leading_.get()), Occasion::kPeriodic, iteration);
+  return under_way_->save->wait(leading_.get());
 }
 
 void RunSaver::begin_parts(const RunState& state, bool in_background) {
   PHALANX_CHECK(background_.mailbox != nullptr, "a save in parts without a mailbox");
+  const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
   const bool with_optimizer = !run_.config.run.no_save_optim;
   if (tiles_.empty()) tiles_ = saved_tiles(rank_, with_optimizer);
   const std::string epoch =
@@ -232,6 +233,7 @@ void RunSaver::end_if_hopeless() {
 }
 
 std::optional<std::string> RunSaver::save_whole(const RunState& state) {
+  const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
   std::string reason = write_whole(state);
   if (rank_.largest_of_all(reason.empty() ? 0 : 1) == 0) return std::nullopt;
   return reason;

@@ -100,6 +100,7 @@ class RunSaver {
   // In parts, by all ranks.
   void begin_parts(const RunState& state, bool in_background);
   void begin_to_lead(const RunState& state, const std::string& epoch);
+  SaveVerdict wait_for_verdict();
   void end_parts(const SaveVerdict& verdict, Occasion occasion, std::int64_t iteration);
   // Whole tensors, by the first rank: the reason where it failed on any; only the first one knows
   // the text.
