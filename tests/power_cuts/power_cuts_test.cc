@@ -55,6 +55,8 @@ const Scene kScenes[] = {
     {"Pipeline2", "--world-size 2 --pipeline-model-parallel-size 2 --keep-last 1"},
     {"Pipeline2Parts",
      "--world-size 2 --pipeline-model-parallel-size 2 --ckpt-fully-parallel-save"},
+    {"Stage1Async", "--world-size 2 --zero-stage 1 --async-save"},
+    {"Pipeline2Async", "--world-size 2 --pipeline-model-parallel-size 2 --async-save"},
     {"Tensor2Data2Bf16Parts",
      "--world-size 4 --tensor-model-parallel-size 2 --zero-stage 1 --bf16 --matmul-precision fp32 "
      "--ckpt-fully-parallel-save"},

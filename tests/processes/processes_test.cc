@@ -141,7 +141,8 @@ std::vector<std::string> ProcessesTest::results(const std::string& save) const {
     Json json = Json::parse(line);
     for (const char* measured :
          {"elapsed_s", "tokens_per_second", "model_flops_per_second", "peak_bytes", "rss_bytes",
-          "mfu", "hfu", "waited_for_data_s", "waited_for_messages_s", "saving_s"}) {
+          "mfu", "hfu", "waited_for_data_s", "waited_for_messages_s", "saving_s", "snapshot_wait_s",
+          "save_bytes"}) {
       json.erase(measured);
     }
     lines.push_back(json.dump());

@@ -211,12 +211,13 @@ TEST(Answers, ADefaultThatNeedsASwitchIsNotIgnored) {
 }
 
 TEST(Answers, AFlagThatIsNotThereYetIsRefusedByARunAndToldByAPlan) {
-  const std::string flag = "--save-retain-interval 5";
+  const std::string flag = "--override-ckpt-iteration 5";
   EXPECT_TRUE(parse(flag).error.starts_with(
-      "--save-retain-interval 5: old checkpoints go by their number; give --keep-last"))
+      "--override-ckpt-iteration 5: a checkpoint keeps its iteration; --ckpt-step chooses one"))
       << parse(flag).error;
   EXPECT_EQ(parse(flag, true).error, "");
-  EXPECT_EQ(parse(flag, true).notes, "--save-retain-interval 5: the plan does not depend on it\n");
+  EXPECT_EQ(parse(flag, true).notes,
+            "--override-ckpt-iteration 5: the plan does not depend on it\n");
 }
 
 // Flags from scripts that train published models: logging, profilers, how checkpoints and messages

@@ -121,8 +121,7 @@ constexpr TrainFlag kRunRows[] = {
         {.needs = "--load"}),
     works<&RunConfig::memory_snapshot_interval>(
         kCheckpoints, "--memory-snapshot-interval",
-        "Iterations between snapshots in memory of `phalanx launch`, from which a run goes on "
-        "after "
+        "Iterations between snapshots in memory of phalanx launch, from which a run goes on after "
         "a rank was killed (0: none); two for each rank",
         {.range = from_to(0, kMostExact), .needs = "--save"}),
     works<&RunConfig::keep_last>(kCheckpoints, "--keep-last",

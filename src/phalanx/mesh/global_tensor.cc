@@ -190,6 +190,14 @@ void visit_global_bytes(const GlobalTensor& tensor,
 
 void convert_elements(DType from, const std::byte* source, DType to, std::byte* target,
                       std::int64_t count) {
+  // All weights of a run in bf16 are rounded so when a checkpoint is loaded.
+  if (from == DType::kF32 && to == DType::kBF16) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bfloat16 rounded = to_bfloat16(load<float>(source + i * size_of(from)));
+      std::memcpy(target + i * size_of(to), &rounded, sizeof(rounded));
+    }
+    return;
+  }
   const std::int64_t read = size_of(from);
   const std::int64_t written = size_of(to);
   for (std::int64_t i = 0; i < count; ++i) {

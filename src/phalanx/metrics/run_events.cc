@@ -59,8 +59,10 @@ std::string begin_line(const RunBegin& begin, EventTime time) {
 }
 
 std::string note_line(const RunNote& note, EventTime time) {
-  return line_of(event(event_of(note.kind), note.iteration,
-                       note.event.empty() ? note.text : note.event, time));
+  Json json =
+      event(event_of(note.kind), note.iteration, note.event.empty() ? note.text : note.event, time);
+  add_members(json, note.facts);
+  return line_of(json);
 }
 
 std::string end_line(const RunEnding& ending, EventTime time) {

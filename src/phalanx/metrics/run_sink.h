@@ -71,6 +71,7 @@ struct RunNote {
   std::int64_t iteration = 0;
   std::string text;
   std::string event = {};  // the text for events.jsonl, if it is another than the log's
+  std::string facts = {};  // a JSON object: more keys there; empty: none
   bool is_warning() const { return kind == Kind::kSaveFailed || kind == Kind::kWarning; }
 };
 

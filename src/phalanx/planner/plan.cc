@@ -160,6 +160,13 @@ Json disk_json(const DiskStep& disk) {
   return json;
 }
 
+Json save_json(const SavePlan& save) {
+  Json json = {
+      {"bytes", save.bytes}, {"largest_part", save.largest_part}, {"host_bytes", save.host_bytes}};
+  if (save.seconds) json["seconds"] = *save.seconds;
+  return json;
+}
+
 std::string pipeline_text(const TrainConfig& c) {
   if (c.layout.pipeline_model_parallel_size == 1) return "";
   return fmt::format("pipeline parallel {} ({}), ", c.layout.pipeline_model_parallel_size,
@@ -246,6 +253,7 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
   plan.model_parameters = plan.model->parameters();
   plan.groups = plan_ranks(config, *plan.model, programs, kernels);
   plan.disk = disk_of(plan);
+  plan.save = save_plan(config, *plan.model, plan.groups);
   return plan;
 }
 
@@ -268,6 +276,7 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
                    {"batch_sizes", batch_sizes_json(plan.config)},
                    {"cpu_target", cpu::name_of(plan.kernels.processor.target)}};
   if (plan.disk) document["disk"] = disk_json(*plan.disk);
+  document["save"] = save_json(plan.save);
   document["ranks"] = std::move(list);
   return document.dump(2) + "\n";
 }
@@ -311,6 +320,7 @@ std::string to_text(const RunPlan& plan) {
             traffic_table(memory.transfers);
   }
   if (plan.disk) text += fmt::format("disk: a step {}\n", disk_text(plan));
+  text += fmt::format("a checkpoint: {}\n", to_text(plan.save, c));
   return text;
 }
 

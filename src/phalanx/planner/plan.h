@@ -10,6 +10,7 @@
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
+#include "phalanx/planner/save_plan.h"
 #include "phalanx/rehearsal/disk_time.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/settings/train_config.h"
@@ -26,6 +27,7 @@ struct RunPlan {
   std::int64_t model_parameters = 0;  // global, without vocabulary padding
   std::vector<RankPlan> groups;       // data-parallel ranks are in one group
   std::optional<DiskStep> disk;       // if states lie in files
+  SavePlan save = {};                 // of a checkpoint
 };
 
 // `config` is resolved; `vocabulary` is the tokenizer's size.
@@ -38,7 +40,9 @@ enum class ListedRanks { kAsManyAsReadable, kAll };
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; of
 // an encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
 // "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
-// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "cpu_target", "ranks":
+// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "save" ("bytes" of a
+// checkpoint, "largest_part" of a rank, "host_bytes" of the busiest host and, with
+// --disk-bandwidth, its "seconds"), "cpu_target", "ranks":
 // [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
 // "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers", "largest_program":
 // {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}. Operations, messages and

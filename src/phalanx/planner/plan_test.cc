@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/test_support.h"
 #include "phalanx/ops/cpu/target.h"
@@ -104,10 +105,10 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     EXPECT_EQ(keys(bytes), (std::vector<std::string>{
                                "parameters", "main_parameters", "gradients", "optimizer", "saved",
                                "saved_per_microbatch", "lent", "workspace", "communication",
-                               "constants", "staging", "total", "library_bound"}));
+                               "constants", "staging", "snapshot", "total", "library_bound"}));
     std::int64_t total = 0;
     for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                             "workspace", "communication", "constants", "staging"}) {
+                             "workspace", "communication", "constants", "staging", "snapshot"}) {
       total += bytes.at(part).get<std::int64_t>();
     }
     EXPECT_EQ(bytes.at("total"), total);
@@ -308,6 +309,37 @@ TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
   EXPECT_NE(to_text(known).find("\ndisk: a step of all ranks of a host (2) reads "),
             std::string::npos);
   EXPECT_NE(to_text(known).find(" at 0.5 and 0.25 GB/s\n"), std::string::npos);
+}
+
+// Weights, main parameters and two moments: 2 + 4 + 8 bytes of each parameter, in parts without the
+// first.
+TEST(Plan, SaysWhatACheckpointTakes) {
+  TrainConfig c = with_flags(config(4, 2), "--bf16 --use-distributed-optimizer");
+  const RunPlan whole = plan(c);
+  EXPECT_EQ(whole.save.bytes, 14 * whole.model_parameters);
+  EXPECT_EQ(whole.save.largest_part, whole.save.bytes);
+  EXPECT_EQ(whole.save.host_bytes, whole.save.bytes);
+  EXPECT_FALSE(whole.save.seconds);
+  EXPECT_NE(
+      to_text(whole).find("a checkpoint: " + format_bytes(whole.save.bytes) + ", all by rank 0\n"),
+      std::string::npos)
+      << to_text(whole);
+
+  set_flags(c, "--ckpt-fully-parallel-save --disk-bandwidth 2,0.5");
+  const RunPlan parts = plan(c);
+  EXPECT_EQ(parts.save.bytes, 12 * parts.model_parameters);
+  // A few parameters are on both tensor-parallel ranks.
+  EXPECT_GE(parts.save.largest_part, parts.save.bytes / 4);
+  EXPECT_LT(parts.save.largest_part, parts.save.bytes * 26 / 100);
+  EXPECT_EQ(parts.save.host_bytes, parts.save.bytes);
+  EXPECT_DOUBLE_EQ(parts.save.seconds.value(), static_cast<double>(parts.save.bytes) / 0.5e9);
+  const Json save = json_of(parts).at("save");
+  EXPECT_EQ(keys(save),
+            (std::vector<std::string>{"bytes", "largest_part", "host_bytes", "seconds"}));
+  EXPECT_NE(to_text(parts).find(" at 0.5 GB/s\n"), std::string::npos);
+
+  set_flags(c, "--no-save-optim");
+  EXPECT_EQ(plan(c).save.bytes, 2 * whole.model_parameters);
 }
 
 // Counts how often a chunk of the model is built.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 
 #include "phalanx/drawing/line_chart.h"
 #include "phalanx/drawing/markup.h"
@@ -188,6 +189,31 @@ bool spans_decades(std::span<const ReportRun> runs, Metric which) {
   return spans;
 }
 
+// A bar for each save, over the iterations during which it went on, as high as it was fast.
+std::string save_bars(std::span<const ReportRun> runs) {
+  constexpr std::size_t kMostBars = 200;
+  LineChart chart{.title = "Saves", .from_zero = true};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::vector<ChartCurve> bars;
+    for (const ReportEvent& event : runs[i].events) {
+      if (event.event != "save" || !(event.took > 0) || !(event.bytes > 0)) continue;
+      const auto begin = static_cast<double>(event.iteration);
+      const double rate = event.bytes / event.took / 1e9;
+      bars.push_back({.points = {{begin, rate}, {std::max(begin, event.until), rate}},
+                      .colour = static_cast<int>(i) % kColours,
+                      .has_marks = true});
+    }
+    if (bars.size() > kMostBars) bars.erase(bars.begin(), bars.end() - kMostBars);
+    if (!bars.empty() && runs.size() > 1) bars.back().name = runs[i].name;
+    std::ranges::move(bars, std::back_inserter(chart.curves));
+  }
+  if (chart.empty()) return {};
+  return fmt::format(
+      "<figure><figcaption>Saves <span class=\"unit\">GB/s, over the iterations that went on "
+      "meanwhile</span></figcaption>{}</figure>\n",
+      to_svg(chart, kSmall));
+}
+
 }  // namespace
 
 ShareOfPeak share_of_peak(const ReportRun& run) {
@@ -282,6 +308,7 @@ std::string other_charts(std::span<const ReportRun> runs) {
                          .only_if_it_changes = true},
                         metric(which));
   }
+  html += save_bars(runs);
   double most_bytes = 0;
   for (const ReportRun& run : runs) {
     most_bytes = std::max(most_bytes, run.metrics[Metric::kResidentBytes].most());

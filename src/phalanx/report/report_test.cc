@@ -411,5 +411,18 @@ TEST(ReportText, DurationsHaveTwoUnits) {
   EXPECT_EQ(duration_text(-1), "-");
 }
 
+// A save is a bar over the iterations that went on meanwhile.
+TEST_F(ReportTest, SavesAreBars) {
+  const fs::path run = eventful_run("saves");
+  EXPECT_THAT(page_of({run}), Not(HasSubstr("over the iterations that went on meanwhile")));
+  write_event(run, note_line({RunNote::Kind::kSaved, 20, "saved", "",
+                              R"({"until": 26, "seconds": 4, "bytes": 8000000000})"},
+                             at(80)));
+  const ReportRun read = read_run(run);
+  EXPECT_EQ(read.events.back().until, 26);
+  EXPECT_EQ(read.events.back().bytes, 8e9);
+  EXPECT_THAT(page_of({run}), HasSubstr("over the iterations that went on meanwhile"));
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -89,7 +89,10 @@ class EventsReader {
     ReportEvent event{.time = text_at(json, "/time"),
                       .event = text_at(json, "/event"),
                       .iteration = static_cast<std::int64_t>(std::clamp(iteration, 0.0, 9e15)),
-                      .text = event_text(text_at(json, "/text"))};
+                      .text = event_text(text_at(json, "/text")),
+                      .until = number_at(json, "/until").value_or(0),
+                      .took = number_at(json, "/seconds").value_or(0),
+                      .bytes = number_at(json, "/bytes").value_or(0)};
     event.seconds = seconds_of(event.time);
     if (event.event == "begin") {
       begin(json, event);

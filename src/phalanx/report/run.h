@@ -19,6 +19,11 @@ struct ReportEvent {
   std::string event;   // "begin", "save", ...
   std::int64_t iteration = 0;
   std::string text;
+  // Of "save": the iterations that were done when it ended, how long it took, how much it wrote; 0:
+  // not known.
+  double until = 0;
+  double took = 0;  // seconds
+  double bytes = 0;
 };
 
 // One start of the run, until its end or the next start.

@@ -24,7 +24,13 @@ using Json = nlohmann::json;
 
 constexpr int kLonger = 10;  // a sync may take so much longer than a write
 constexpr std::chrono::milliseconds kShortestLook{1};
-constexpr std::chrono::milliseconds kLongestLook{200};
+constexpr std::chrono::milliseconds kVisibilityLook{200};
+
+// Between two looks for all missing parts; each look asks for every one of them.
+std::chrono::milliseconds longest_look(int ranks) {
+  return std::clamp(std::chrono::milliseconds(ranks / 4), std::chrono::milliseconds(8),
+                    std::chrono::milliseconds(250));
+}
 
 void sleep_unless(const std::stop_token& stop, std::chrono::milliseconds time) {
   if (stop.stop_requested()) throw SaveGivenUp();
@@ -98,7 +104,8 @@ class LeadingSave::Parts final : public CheckpointContent {
       const std::size_t before = missing.size();
       std::erase_if(missing, [&](Writer& writer) { return is_done(writer, manifest, failure); });
       if (missing.size() < before) ++work_.progress;
-      look = missing.size() < before ? kShortestLook : std::min(2 * look, kLongestLook);
+      look = missing.size() < before ? kShortestLook
+                                     : std::min(2 * look, longest_look(work_.task.ranks));
       if (!missing.empty()) sleep_unless(stop_, look);
     }
     if (failure) throw OutputError("{}", *failure);
@@ -147,7 +154,7 @@ class LeadingSave::Parts final : public CheckpointContent {
     const auto end = Clock::now() + work_.saving.visible_within;
     for (const Manifest::Part& part : manifest.parts) {
       while (!is_visible(directory, part) && Clock::now() < end) {
-        sleep_unless(stop_, kLongestLook);
+        sleep_unless(stop_, kVisibilityLook);
         ++work_.progress;
       }
     }
@@ -158,9 +165,8 @@ class LeadingSave::Parts final : public CheckpointContent {
   bool is_told_ = false;
 };
 
-LeadingSave::LeadingSave(Task task, const BackgroundSaving& saving) {
-  SaveMail mail(*saving.mailbox, task.options.directory, task.epoch);
-  work_ = std::make_shared<Work>(std::move(task), saving, std::move(mail));
+LeadingSave::LeadingSave(Task task, const BackgroundSaving& saving)
+    : work_(std::make_shared<Work>(std::move(task), saving)) {
   thread_ = std::make_unique<SaveThread>([work = work_](const std::stop_token& stop) {
     if (work->saving.on_thread) work->saving.on_thread();
     try {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_writer.h"
@@ -43,6 +44,11 @@ class LeadingSave {
   static void run(Work& work, const std::stop_token& stop);
 
   struct Work {
+    Work(Task given, const BackgroundSaving& how)
+        : task(std::move(given)),
+          saving(how),
+          mail(*how.mailbox, task.options.directory, task.epoch) {}
+
     Task task;
     BackgroundSaving saving;
     SaveMail mail;

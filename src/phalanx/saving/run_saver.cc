@@ -49,26 +49,29 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
   if (under_way_ && is_periodic) {
     if (under_way_->iteration == state.iteration || is_left_out(state.iteration)) return;
   }
-  settle();
+  settle(state.iteration);
   end_if_hopeless();
   if (saved_iteration_ == state.iteration) return verify(occasion);
   const RunConfig& flags = run_.config.run;
   if (!flags.async_save && !flags.ckpt_fully_parallel_save) {
+    Span span;
     const std::optional<std::string> reason = save_whole(state);
-    conclude(state.iteration, reason, occasion,
-             reason ? std::string() : format_times(flags.timing_log_option, listeners_.times()));
+    if (!reason) span.times = format_times(flags.timing_log_option, listeners_.times());
+    span.bytes = begun_bytes_.value_or(0);
+    span.until = state.iteration;
+    conclude(state.iteration, reason, occasion, span);
     return end_if_hopeless();
   }
   const bool goes_on = flags.async_save && is_periodic && target_.trains_meanwhile;
   begin_parts(state, goes_on);
   if (goes_on) {
-    under_way_->times = format_times(flags.timing_log_option, listeners_.times());
+    under_way_->span.times = format_times(flags.timing_log_option, listeners_.times());
     return;
   }
   const auto busy = rank_.ranks().world->busy(
       fmt::format("saving the checkpoint of iteration {}", state.iteration));
   under_way_->snapshot->lend_rest(rank_);
-  end_parts(under_way_->save->wait(leading_.get()), occasion);
+  end_parts(under_way_->save->wait(leading_.get()), occasion, state.iteration);
   end_if_hopeless();
 }
 
@@ -84,20 +87,20 @@ bool RunSaver::is_left_out(std::int64_t iteration) {
   return true;
 }
 
-void RunSaver::poll(std::int64_t /*iteration*/) {
+void RunSaver::poll(std::int64_t iteration) {
   if (!under_way_) return;
   if (const auto verdict = under_way_->save->verdict()) {
-    return end_parts(*verdict, Occasion::kPeriodic);
+    return end_parts(*verdict, Occasion::kPeriodic, iteration);
   }
   if (under_way_->snapshot->has_stalled()) under_way_->save->answer_for_stalled();
 }
 
-void RunSaver::settle() {
+void RunSaver::settle(std::int64_t iteration) {
   if (!under_way_) return;
   const auto busy = rank_.ranks().world->busy(
       fmt::format("saving the checkpoint of iteration {}", under_way_->iteration));
   under_way_->snapshot->lend_rest(rank_);
-  end_parts(under_way_->save->wait(leading_.get()), Occasion::kPeriodic);
+  end_parts(under_way_->save->wait(leading_.get()), Occasion::kPeriodic, iteration);
 }
 
 void RunSaver::begin_parts(const RunState& state, bool in_background) {
@@ -132,7 +135,8 @@ void RunSaver::begin_parts(const RunState& state, bool in_background) {
 
 void RunSaver::begin_to_lead(const RunState& state, const std::string& epoch) {
   std::vector<Manifest::Entry> tensors = tensors_in_parts(rank_, !run_.config.run.no_save_optim);
-  tell_begin(state.iteration, stored_bytes(tensors));
+  under_way_->span.bytes = stored_bytes(tensors);
+  tell_begin(state.iteration, under_way_->span.bytes);
   leading_ = std::make_unique<LeadingSave>(LeadingSave::Task{.options = options(),
                                                              .manifest = manifest_of(state),
                                                              .tensors = std::move(tensors),
@@ -142,23 +146,23 @@ void RunSaver::begin_to_lead(const RunState& state, const std::string& epoch) {
                                            background_);
 }
 
-void RunSaver::end_parts(const SaveVerdict& verdict, Occasion occasion) {
+void RunSaver::end_parts(const SaveVerdict& verdict, Occasion occasion, std::int64_t iteration) {
   // Another saver's save may be under way.
   if (under_way_->in_background) rank_.fence_with(nullptr);
   if (leading_) {
     leading_->rethrow();
     old_texts_ = leading_->texts();
   }
-  const UnderWay ended = std::move(*under_way_);
+  UnderWay ended = std::move(*under_way_);
   under_way_.reset();
-  std::string times = ended.times;
+  ended.span.until = iteration;
   // In the background a save ends at another moment for each rank.
   if (verdict.is_saved && !ended.in_background) {
-    times = format_times(run_.config.run.timing_log_option, listeners_.times());
+    ended.span.times = format_times(run_.config.run.timing_log_option, listeners_.times());
   }
   conclude(ended.iteration,
            verdict.is_saved ? std::nullopt : std::optional<std::string>(verdict.reason), occasion,
-           times);
+           ended.span);
 }
 
 void RunSaver::tell_begin(std::int64_t iteration, std::int64_t bytes) {
@@ -169,16 +173,19 @@ void RunSaver::tell_begin(std::int64_t iteration, std::int64_t bytes) {
 }
 
 void RunSaver::conclude(std::int64_t iteration, const std::optional<std::string>& reason,
-                        Occasion occasion, const std::string& times) {
+                        Occasion occasion, const Span& span) {
   const std::string directory = target_.directory.string();
   if (!reason) {
     saved_iteration_ = iteration;
     failures_ = 0;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - span.begin;
     listeners_.note(
         {RunNote::Kind::kSaved, iteration,
          fmt::format("  successfully saved checkpoint at iteration {:7d} to {}\n{}", iteration,
-                     directory, times),
-         fmt::format("checkpoint saved: {}/{}", directory, iteration_directory_name(iteration))});
+                     directory, span.times),
+         fmt::format("checkpoint saved: {}/{}", directory, iteration_directory_name(iteration)),
+         fmt::format(R"({{"until": {}, "seconds": {:.6f}, "bytes": {}}})", span.until,
+                     seconds.count(), span.bytes)});
     return verify(occasion);
   }
   ++failures_;

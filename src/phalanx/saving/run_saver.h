@@ -2,6 +2,7 @@
 // Saves a run, and decides what it means when that fails: the disk may be full for an hour, and the
 // run is worth more than one of its checkpoints.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,8 +70,8 @@ class RunSaver {
   void save(const RunState& state, Occasion occasion);
   // After an iteration: tells of a save that has ended meanwhile.
   void poll(std::int64_t iteration);
-  // Waits for a save that is under way. All ranks at the same time.
-  void settle();
+  // Waits for a save that is under way. All ranks at the same time, after this iteration.
+  void settle(std::int64_t iteration);
   bool is_under_way() const { return under_way_.has_value(); }
   // The bytes of a save that has begun since the last call; nothing: none has.
   std::optional<std::int64_t> take_begun_bytes() { return std::exchange(begun_bytes_, {}); }
@@ -79,10 +80,17 @@ class RunSaver {
   Manifest manifest_of(const RunState& state) const;
 
  private:
+  // What a save took, for people.
+  struct Span {
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::int64_t bytes = 0;  // of all ranks; on the first one
+    std::int64_t until = 0;  // done iterations at its end
+    std::string times = {};  // of all ranks
+  };
   struct UnderWay {
     std::int64_t iteration = 0;
+    Span span = {};
     bool in_background = false;
-    std::string times = {};  // for the log, of the beginning of a save in the background
     std::shared_ptr<TileSnapshot> snapshot = nullptr;
     std::unique_ptr<RankSave> save = nullptr;
   };
@@ -92,7 +100,7 @@ class RunSaver {
   // In parts, by all ranks.
   void begin_parts(const RunState& state, bool in_background);
   void begin_to_lead(const RunState& state, const std::string& epoch);
-  void end_parts(const SaveVerdict& verdict, Occasion occasion);
+  void end_parts(const SaveVerdict& verdict, Occasion occasion, std::int64_t iteration);
   // Whole tensors, by the first rank: the reason where it failed on any; only the first one knows
   // the text.
   std::optional<std::string> save_whole(const RunState& state);
@@ -101,7 +109,7 @@ class RunSaver {
   void tell_begin(std::int64_t iteration, std::int64_t bytes);
   // Counts and tells what came of a save; the run may have to end then.
   void conclude(std::int64_t iteration, const std::optional<std::string>& reason, Occasion occasion,
-                const std::string& times);
+                const Span& span);
   void end_if_hopeless();
   SaveOptions options() const;
   void verify(Occasion occasion);

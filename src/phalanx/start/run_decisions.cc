@@ -136,7 +136,9 @@ JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedChe
   log_attempt(given.run, job, decisions.is_restarted, snapshot != nullptr);
   if (decisions.is_restarted) start.config = restarted_from_save(std::move(start.config));
   const bool repeats = job.has_begun() && !decisions.is_restarted;
-  decisions.is_pretrained = repeats ? job.is_pretrained : begins_pretrained(start.config.run);
+  // A snapshot is of the run that has begun.
+  decisions.is_pretrained =
+      !snapshot && (repeats ? job.is_pretrained : begins_pretrained(start.config.run));
   if (decisions.is_pretrained) {
     start.config = from_pretrained(std::move(start.config));
     log_info("> a new run from --pretrained-checkpoint {}", start.config.run.load);

@@ -1,0 +1,120 @@
+// Snapshots in memory hold what a checkpoint on disk holds, the newest one stays while the next is
+// written, and a rank that cannot write costs that snapshot alone.
+
+#include "phalanx/saving/memory_snapshots.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include "phalanx/checkpoint/digest.h"
+#include "phalanx/checkpoint/test_support.h"
+#include "phalanx/rendezvous/local_mailbox.h"
+#include "phalanx/saving/pattern_test_support.h"
+
+namespace phalanx {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing_support::resolved;
+
+class MemorySnapshotsTest : public RunTest {
+ protected:
+  // Ranks of `layout` that take a snapshot after each of these iterations. Their weights are drawn
+  // once; the first rank saves them on disk, too.
+  void run(const Layout& layout, std::int64_t begin, std::int64_t end, const std::string& start,
+           const std::string& loaded = "") const {
+    TrainConfig c = resolved(layout, true);
+    c.run.memory_snapshot_interval = 1;
+    c.run.memory_files = descriptors_.empty() ? files_.to_text() : descriptors_;
+    const std::vector<InputCopy> copies = {{.name = "vocab.json", .bytes = "{}"}};
+    LocalMailbox mailbox;
+    run_ranks(c, *make_model(c, 49), [&](Rank& rank) {
+      rank.initialise();
+      const int number = rank.ranks().world->rank();
+      MemorySnapshots snapshots(
+          c.run, rank,
+          {.local_rank = number, .epoch_prefix = start, .iteration = begin - 1, .loaded = loaded},
+          copies);
+      for (std::int64_t i = begin; i < end; ++i) {
+        snapshots.after(i, [&] { return testing_support::example_manifest(i); });
+      }
+      testing_support::save_in_parts(rank, {.mailbox = &mailbox}, path("save"), "e",
+                                     testing_support::example_manifest(end - 1));
+    });
+  }
+  std::vector<std::string> epochs() const {
+    std::vector<std::string> epochs;
+    for (const auto& one : memory_checkpoints(files_)) epochs.push_back(one.epoch);
+    return epochs;
+  }
+
+  MemoryFiles files_ = MemoryFiles::make(4);
+  std::string descriptors_;  // others than those of files_
+};
+
+TEST_F(MemorySnapshotsTest, HoldWhatTheDiskHolds) {
+  for (const Layout& layout :
+       {Layout{.data = 2, .zero = 1}, Layout{.tensor = 2, .pipeline = 2}, Layout{.data = 3}}) {
+    files_ = MemoryFiles::make(4);
+    run(layout, 5, 6, "run.1");
+    ASSERT_THAT(epochs(), ElementsAre("run.1.m0"));
+    const CheckpointReader memory(files_in_memory(files_, "run.1.m0"));
+    EXPECT_EQ(to_json(digest_checkpoint(memory)),
+              to_json(digest_checkpoint(CheckpointReader::open(path("save")))));
+    EXPECT_EQ(memory.content_of("vocab.json"), "{}");
+  }
+}
+
+TEST_F(MemorySnapshotsTest, TheNewestStaysWhileTheNextIsWritten) {
+  run({.data = 2}, 1, 4, "run.1");
+  EXPECT_THAT(epochs(), ElementsAre("run.1.m2", "run.1.m1"));
+  // A run that began with one of them, whichever file that lies in, leaves it.
+  run({.data = 2}, 4, 5, "run.2", "run.1.m2");
+  EXPECT_THAT(epochs(), testing::UnorderedElementsAre("run.2.m0", "run.1.m2"));
+  run({.data = 2}, 5, 6, "run.3", "run.2.m0");
+  EXPECT_THAT(epochs(), testing::UnorderedElementsAre("run.3.m0", "run.2.m0"));
+}
+
+TEST_F(MemorySnapshotsTest, ARankThatCannotWriteCostsOneSnapshot) {
+  run({.data = 2}, 1, 3, "run.1");
+  for (const int failing : {0, 1}) {
+    // That rank's files can only be read.
+    const std::string file = fmt::format("/proc/self/fd/{}", files_.descriptor(failing, 0));
+    const FileDescriptor read_only(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    descriptors_.clear();
+    for (int rank = 0; rank < files_.ranks(); ++rank) {
+      for (int turn = 0; turn < kMemoryFilesOfRank; ++turn) {
+        descriptors_ +=
+            fmt::format("{}{}", descriptors_.empty() ? "" : ",",
+                        rank == failing ? read_only.get() : files_.descriptor(rank, turn));
+      }
+    }
+    testing::internal::CaptureStderr();
+    run({.data = 2}, 3, 4, "run.2", "run.1.m1");
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr(fmt::format("the snapshot of iteration 3 could not be taken by rank {}",
+                                      failing)));
+    EXPECT_THAT(epochs(), testing::Contains("run.1.m1"));
+    EXPECT_THAT(epochs(), testing::Not(testing::Contains("run.2.m0")));
+  }
+}
+
+TEST(CheckMemorySnapshots, SaysWhatToDo) {
+  RunConfig run;
+  EXPECT_NO_THROW(check_memory_snapshots(run, 4, 3));
+  run.memory_snapshot_interval = 2;
+  const auto refusal = [&](int ranks, int hosts) {
+    return error_of<ConfigError>([&] { check_memory_snapshots(run, ranks, hosts); });
+  };
+  EXPECT_THAT(refusal(1, 1), HasSubstr("start the run with `phalanx launch`"));
+  const MemoryFiles files = MemoryFiles::make(2);
+  run.memory_files = files.to_text();
+  EXPECT_NO_THROW(check_memory_snapshots(run, 2, 1));
+  EXPECT_THAT(refusal(4, 1), HasSubstr("--nproc-per-node 4"));
+  EXPECT_THAT(refusal(2, 2), HasSubstr("the ranks are on 2 hosts"));
+}
+
+}  // namespace
+}  // namespace phalanx
