@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,7 +13,10 @@
 #include "phalanx/cuda/emulated/driver_control.h"
 #include "phalanx/cuda/emulated/machine.h"
 #include "phalanx/cuda/emulated/sanitizer_test_support.h"
+#include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/check/expected.h"
+#include "phalanx/ops/cuda/fault-inl.h"
+#include "phalanx/ops/cuda/norm.h"
 #include "tests/paths.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -56,6 +60,105 @@ TEST(CudaChecks, FunctionsAndProductsAreNearDouble) {
     bench.clear();
     EXPECT_LE(check.error(bench), check.tolerance) << check.name;
   }
+  EXPECT_EQ(take_races(), 0);
+}
+
+// The heads of a row, with gaps between rows, are as many rows with the same weight.
+TEST(CudaNorms, PlacesAreRows) {
+  Workbench bench(0, kBenchBytes);
+  constexpr std::int64_t kRows = 7;
+  constexpr std::int64_t kPlaces = 3;
+  constexpr std::int64_t kColumns = 40;
+  constexpr std::int64_t kWide = 160;  // elements between rows
+  constexpr std::int64_t kAll = kRows * kPlaces;
+  const std::vector<float> numbers = bench.uniform_floats(kAll * kColumns, -1, 2);
+  const std::vector<float> gradients = bench.uniform_floats(kAll * kColumns, -1, 1);
+  const auto spread = [&](const std::vector<float>& dense) {
+    std::vector<float> wide(kRows * kWide, 99.0F);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      for (std::size_t i = 0; i < kPlaces * kColumns; ++i) {
+        wide[r * kWide + i] = dense[r * kPlaces * kColumns + i];
+      }
+    }
+    return wide;
+  };
+  const auto typed = [](float* at) {
+    return TypedAddress{reinterpret_cast<std::byte*>(at), DType::kF32};
+  };
+  const TypedAddress weight = bench.uniform(DType::kF32, kColumns, -1, 1);
+  // y, rstd, dx, dweight of both ways.
+  const auto run = [&](bool by_place) {
+    const std::int64_t row = by_place ? kWide : kColumns;
+    const auto operand = [&](const std::vector<float>& dense) {
+      return NormOperand{typed(bench.upload(by_place ? spread(dense) : dense)), row, kColumns};
+    };
+    NormForwardCall forward;
+    forward.shape = {by_place ? kRows : kAll, by_place ? kPlaces : 1, kColumns};
+    forward.y = operand(numbers);
+    forward.x = operand(numbers);
+    forward.weight = weight;
+    forward.rstd = bench.output_floats(kAll);
+    norm_forward(bench.context(), forward);
+    NormBackwardCall backward;
+    backward.shape = forward.shape;
+    backward.dx = operand(numbers);
+    backward.dweight = bench.output_floats(kColumns);
+    backward.dy = operand(gradients);
+    backward.x = forward.x;
+    backward.rstd = forward.rstd;
+    backward.weight = weight;
+    norm_backward(bench.context(), backward);
+    const std::int64_t n = by_place ? kRows * kWide : kAll * kColumns;
+    return std::vector<std::vector<float>>{bench.read_floats(forward.y.data, n),
+                                           bench.read_floats(typed(forward.rstd), kAll),
+                                           bench.read_floats(backward.dx.data, n),
+                                           bench.read_floats(typed(backward.dweight), kColumns)};
+  };
+  const auto by_row = run(false);
+  const auto by_place = run(true);
+  EXPECT_EQ(by_place[0], spread(by_row[0]));
+  EXPECT_EQ(by_place[1], by_row[1]);
+  EXPECT_EQ(by_place[2], spread(by_row[2]));
+  EXPECT_EQ(by_place[3], by_row[3]);
+}
+
+// Rows whose number is negative are at fault.
+struct FaultyRows {
+  static constexpr int kThreads = 64;
+  struct Params {
+    std::uint64_t* word;
+    const std::int32_t* rows;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const std::int64_t r = t.block() * kThreads + t.index();
+    if (p.rows[r] < 0) report_fault(t, p.word, 3, r);
+  }
+};
+
+}  // namespace
+}  // namespace phalanx::cuda
+
+PHALANX_KERNEL(phalanx::cuda::FaultyRows)
+
+namespace phalanx::cuda {
+namespace {
+
+TEST(CudaFaults, TheSmallestStaysInEveryOrder) {
+  std::vector<std::int32_t> rows(256, 1);
+  for (const std::size_t r : {std::size_t{201}, std::size_t{77}, std::size_t{78}}) rows[r] = -1;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    emulated_machine().set_seed(seed);
+    emulated_machine().set_backwards(seed % 2 == 1);
+    Workbench bench(0, kBenchBytes);
+    std::uint64_t* word = bench.upload(std::vector<std::uint64_t>{kNoFault});
+    launch<FaultyRows>(bench.queue(), {4}, {word, bench.upload(rows)});
+    std::uint64_t found = 0;
+    const std::vector<std::byte> bytes = bench.read(word, 8);
+    std::memcpy(&found, bytes.data(), 8);
+    EXPECT_EQ(found, fault_key(3, 77));
+  }
+  emulated_machine().set_backwards(false);
   EXPECT_EQ(take_races(), 0);
 }
 
