@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +19,12 @@
 namespace phalanx {
 
 std::jthread start_thread(std::function<void()> body) { return std::jthread(std::move(body)); }
+
+void give_way(int nice) {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
+  constexpr int kWhoProcess = 1, kBestEffort = 2, kClassShift = 13, kLowest = 7;
+  ::syscall(SYS_ioprio_set, kWhoProcess, 0, (kBestEffort << kClassShift) | kLowest);
+}
 
 std::string thread_limits(const std::filesystem::path& root) {
   std::vector<std::string> limits;

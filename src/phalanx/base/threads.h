@@ -14,6 +14,11 @@ namespace phalanx {
 using ThreadStarter = std::function<std::jthread(std::function<void()> body)>;
 std::jthread start_thread(std::function<void()> body);
 
+// The calling thread gives way to others from now on, where the system lets it: a nice value, at
+// which it still gets a share of a core that another thread fills (5: a quarter, 10: a tenth), and
+// the lowest priority among those that read and write.
+void give_way(int nice);
+
 // The known limits on threads of this process: "RLIMIT_NPROC 4096, pids.max of cgroup /job 64 (60
 // in use), kernel.threads-max 95000". `root` as for control_groups().
 std::string thread_limits(const std::filesystem::path& root = "/");

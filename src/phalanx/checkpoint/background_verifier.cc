@@ -1,33 +1,28 @@
 #include "phalanx/checkpoint/background_verifier.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <exception>
 #include <system_error>
 #include <utility>
 
+#include "phalanx/base/threads.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/read_back.h"
 
 namespace phalanx {
 namespace {
 
-// Runs only on an idle core and an idle disk, where the system lets it. Signals are left to other
-// threads, except those of its own faults.
-void give_way() {
+// Training fills all cores of many hosts: what waited for an idle one would never be read.
+constexpr int kNice = 10;
+
+// Signals are left to other threads, except those of its own faults.
+void leave_signals_to_others() {
   sigset_t others;
   ::sigfillset(&others);
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&others, own);
   ::pthread_sigmask(SIG_BLOCK, &others, nullptr);
-  const sched_param none{};
-  ::sched_setscheduler(0, SCHED_IDLE, &none);
-  constexpr int kWhoProcess = 1;  // of ioprio_set, where 0 is the calling thread
-  constexpr int kIdleClass = 3 << 13;
-  ::syscall(SYS_ioprio_set, kWhoProcess, 0, kIdleClass);
 }
 
 }  // namespace
@@ -39,6 +34,7 @@ BackgroundVerifier::~BackgroundVerifier() = default;
 
 void BackgroundVerifier::look() {
   const std::lock_guard lock(mutex_);
+  is_behind_ = !is_idle_ || is_due_;
   is_due_ = true;
   changed_.notify_all();
 }
@@ -57,10 +53,12 @@ std::vector<std::string> BackgroundVerifier::take_faults() {
 }
 
 void BackgroundVerifier::run(const std::stop_token& stop) {
-  give_way();
+  leave_signals_to_others();
+  give_way(kNice);
   std::unique_lock lock(mutex_);
   while (true) {
     is_idle_ = true;
+    is_behind_ = false;
     changed_.notify_all();
     if (!changed_.wait(lock, stop, [this] { return is_due_; })) return;
     is_due_ = false;
@@ -108,7 +106,7 @@ void BackgroundVerifier::verify_newest(const std::stop_token& stop) {
 bool BackgroundVerifier::wait_after_block(std::chrono::nanoseconds took,
                                           const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, stop, took, [this] { return hurries_; });
+  changed_.wait_for(lock, stop, took, [this] { return hurries_ || is_behind_; });
   return !stop.stop_requested();
 }
 

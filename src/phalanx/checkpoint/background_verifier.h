@@ -1,8 +1,8 @@
 #pragma once
 // Reads the newest checkpoint of a save directory back from the disk while the run trains, and
 // marks it (verified_marks.h): until one is marked, nothing that is older goes. If it is damaged,
-// the one before is read. One thread, which gives way: idle processor time, idle disk time, and as
-// long a pause after each block as reading it took.
+// the one before is read. One thread, which gives way: low priority, and as long a pause after each
+// block as reading it took, but none once the next checkpoint is there.
 
 #include <chrono>
 #include <condition_variable>
@@ -44,6 +44,7 @@ class BackgroundVerifier {
   bool is_due_ = true;
   bool is_idle_ = false;
   bool hurries_ = false;
+  bool is_behind_ = false;  // a newer checkpoint came while one was read
   std::vector<std::string> faults_;
   // On the thread: the damaged ones, as they were.
   std::map<std::filesystem::path, FileStamps> damaged_;

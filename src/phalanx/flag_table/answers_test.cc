@@ -226,7 +226,7 @@ TEST(Answers, WhatChangesNoResultIsPassedOver) {
   const std::string script =
       "--wandb-project Mixtral --wandb-exp-name 8x7b --wandb-save-dir /w --wandb-entity us "
       "--async-strategy mcore "
-      "--ckpt-assume-constant-structure --dist-ckpt-strictness log_all "
+      "--dist-ckpt-strictness log_all "
       "--log-progress --log-energy --log-straggler --disable-straggler-on-startup "
       "--straggler-minmax-count 16 --straggler-ctrlr-port 65535 --logging-level 40 "
       "--profile --profile-step-start 4 --profile-step-end 6 --profile-ranks 0 8 "

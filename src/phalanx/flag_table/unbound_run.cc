@@ -85,8 +85,8 @@ constexpr TrainFlag kUnboundRunRows[] = {
         "the first rank writes the whole checkpoint, unless --ckpt-fully-parallel-save is given"),
     satisfied(kCheckpoints, "--ckpt-fully-parallel-load", kSwitch,
               "each rank reads its share, unless --no-ckpt-fully-parallel-load is given"),
-    passed_over(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
-                "there is nothing about a save that could be kept for the next"),
+    satisfied(kCheckpoints, "--ckpt-assume-constant-structure", kSwitch,
+              "what a rank writes is found out once, at its first save in parts"),
     with_choices("assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all "
                  "return_unexpected return_all ignore_all",
                  passed_over(kCheckpoints, "--dist-ckpt-strictness", kText,

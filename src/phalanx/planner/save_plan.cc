@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kGigabyte = 1e9;
 
-bool writes_parts(const RunConfig& run) { return run.ckpt_fully_parallel_save; }
+bool writes_parts(const RunConfig& run) { return run.ckpt_fully_parallel_save || run.async_save; }
 
 // Of one element of a parameter. In parts, a weight that is its main parameter, rounded, is left
 // out.

@@ -34,8 +34,8 @@ struct PageTable {
 };
 std::string to_html(const PageTable& table);
 
-// How many colours parts of a bar have: the classes b0 to b8.
-inline constexpr int kBarColours = 9;
+// How many colours parts of a bar have: the classes b0 to b9.
+inline constexpr int kBarColours = 10;
 // A part of a bar: its share of the width, and its colour.
 struct BarPart {
   std::string name;

@@ -52,7 +52,7 @@ figcaption{font-weight:620;margin-bottom:2px}
 .end.c6,.dot.c6{fill:var(--c6)}.end.c7,.dot.c7{fill:var(--c7)}
 .dot{stroke:none}
 .b0{fill:var(--b0)}.b1{fill:var(--b1)}.b2{fill:var(--b2)}.b3{fill:var(--b3)}.b4{fill:var(--b4)}
-.b5{fill:var(--b5)}.b6{fill:var(--b6)}.b7{fill:var(--b7)}.b8{fill:var(--b8)}
+.b5{fill:var(--b5)}.b6{fill:var(--b6)}.b7{fill:var(--b7)}.b8{fill:var(--b8)}.b9{fill:var(--b9)}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 12px;align-items:center}
 .bars span{white-space:nowrap}.bars span:nth-child(3n){text-align:right;color:var(--soft)}
 .bar{display:block;width:100%;height:18px;background:var(--raised);border-radius:2px}

@@ -1,9 +1,5 @@
 #include "phalanx/saving/save_thread.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <system_error>
 #include <utility>
 
@@ -13,22 +9,14 @@ namespace phalanx {
 namespace {
 
 constexpr std::chrono::seconds kPatience{3};
-// Beside a thread that computes it gets a quarter of a core.
 constexpr int kNice = 5;
-
-// Of the calling thread, where the system lets it.
-void lower_priority() {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
-  constexpr int kWhoProcess = 1, kBestEffort = 2, kClassShift = 13, kLowest = 7;
-  ::syscall(SYS_ioprio_set, kWhoProcess, 0, (kBestEffort << kClassShift) | kLowest);
-}
 
 }  // namespace
 
 SaveThread::SaveThread(std::function<void(const std::stop_token& stop)> body) {
   try {
     thread_ = start_thread([body = std::move(body), end = end_, stop = stop_.get_token()] {
-      lower_priority();
+      give_way(kNice);
       body(stop);
       const std::lock_guard lock(end->mutex);
       end->is_there = true;
