@@ -27,7 +27,7 @@ inline constexpr std::string_view kGrid = "#e4e4e4";
 std::string mixed(std::string_view from, std::string_view to, double share);
 
 // The CSS variables of a page, for light and dark screens and for paper: --ground, --ink and so on,
-// --c0 to --c7 of curves, --b0 to --b8 of bars.
+// --c0 to --c7 of curves, --b0 to --b9 of bars.
 extern const std::string_view kPageColours;
 
 }  // namespace phalanx
