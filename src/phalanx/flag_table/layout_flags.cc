@@ -13,6 +13,8 @@ constexpr double kMostRanks = 1048576.0;
 constexpr double kMostBlock = 1073741824.0;
 constexpr std::string_view kOffloads =
     "--offload-optimizer-to --offload-parameters-to --offload-activations-to";
+constexpr std::string_view kReadsOrWrites =
+    "--offload-optimizer-to --offload-parameters-to --offload-activations-to --save";
 
 constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::micro_batch_size>(kTraining, "--micro-batch-size",
@@ -187,8 +189,8 @@ constexpr TrainFlag kLayoutRows[] = {
                                           {.range = from_to(1, 1024), .needs = kOffloads}),
     works<&LayoutConfig::disk_bandwidth>(kOffload, "--disk-bandwidth",
                                          "GB/s of the disk, as `phalanx bench disk` prints them: "
-                                         "what a step takes of it is predicted",
-                                         {.value_name = "READ,WRITE", .needs = kOffloads}),
+                                         "what a step, or a save, takes of it is predicted",
+                                         {.value_name = "READ,WRITE", .needs = kReadsOrWrites}),
 
     {.section = kRecomputation,
      .spec = {.name = "--recompute-activations",
