@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench_main.h"
+#include "phalanx/base/file.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/comm/local/local_ranks.h"
 #include "phalanx/families/family.h"
@@ -24,6 +25,7 @@
 #include "phalanx/settings/config_views.h"
 #include "random_batch.h"
 #include "ranks_run.h"
+#include "save_picture.h"
 
 namespace phalanx::bench {
 namespace {
@@ -40,6 +42,7 @@ struct Options {
   std::int64_t rounds = 5;
   std::int64_t steps = 3;
   std::int64_t disk_mib = 512;
+  std::string svg;
 
   void add_to(FlagSet& flags) {
     flags.add_positional({.name = "DIR",
@@ -54,6 +57,9 @@ struct Options {
     flags.add({.name = "--rounds", .help = "Turns of each"}, &rounds);
     flags.add({.name = "--steps", .help = "Steps before a save in a turn"}, &steps);
     flags.add({.name = "--disk-mib", .help = "MiB of the file that measures the disk"}, &disk_mib);
+    flags.add(
+        {.name = "--svg", .help = "Also draws the last turn of each way", .value_name = "FILE"},
+        &svg);
   }
 };
 
@@ -69,6 +75,7 @@ struct Way {
   std::vector<double> span = {};   // from its beginning until the checkpoint is in its place
   std::vector<double> copy = {};   // of a copy of the states that the rank saves
   std::int64_t bytes = 0;          // that the first rank saves
+  SaveLane lane = {};              // of the last turn
 };
 
 TrainConfig config_of(const Options& o, const Way& way) {
@@ -150,6 +157,11 @@ void run_turn(const Options& o, Way& way) {
     const auto tiles = saved_tiles(rank, true);
     const double copy = time_of_copy(rank, tiles);
     RunState state;
+    SaveLane lane{.name = way.name, .steps = {}, .stands = {}, .saves = {}};
+    Clock::time_point origin = Clock::now();
+    const auto since_origin = [&](Clock::time_point at) {
+      return std::chrono::duration<double>(at - origin).count();
+    };
     const auto step = [&] {
       const HostBatch batch =
           random_batch(model->batch_schema(), state.iteration * o.ranks + world.rank(),
@@ -159,23 +171,32 @@ void run_turn(const Options& o, Way& way) {
       rank.train_step({.lr = 1e-4, .weight_decay = 0.01, .adam_step = ++state.iteration},
                       [&batch](int) -> const HostBatch& { return batch; });
       const double seconds = seconds_since(begin);
+      lane.steps.push_back({since_origin(begin), since_origin(begin) + seconds});
       saver.poll(state.iteration);
       return seconds;
     };
     step();
+    lane.steps.clear();
+    origin = Clock::now();
     std::vector<double> steps;
     for (std::int64_t i = 0; i < o.steps; ++i) steps.push_back(step());
     rank.largest_of_all(0);
     const auto begin = Clock::now();
     saver.save(state, RunSaver::Occasion::kPeriodic);
     double span = seconds_since(begin);
+    lane.stands.push_back({since_origin(begin), since_origin(begin) + span});
     const double next = step();
     const double stand =
         timers.seconds(StepTimer::kSaveCheckpoint) + timers.seconds(StepTimer::kSnapshot);
+    // An update waits or copies at the end of its step.
+    const double waited = timers.seconds(StepTimer::kSnapshot);
+    if (waited > 0) lane.stands.push_back({lane.steps.back().end - waited, lane.steps.back().end});
     while (rank.largest_of_all(saver.is_under_way() ? 1 : 0) > 0) {
       step();
       span = seconds_since(begin);
     }
+    lane.saves.push_back({since_origin(begin), since_origin(begin) + span});
+    for (int i = 0; i < 2 && !o.svg.empty(); ++i) step();
     rank.finish_gather();
     rank.largest_of_all(0);
     if (!is_first) return;
@@ -184,6 +205,7 @@ void run_turn(const Options& o, Way& way) {
     way.next.push_back(next);
     way.span.push_back(span);
     way.copy.push_back(copy);
+    way.lane = lane;
     way.bytes = 0;
     for (const SavedTile& tile : tiles) way.bytes += tile.bytes();
   });
@@ -225,6 +247,10 @@ void run(const Options& o) {
         way.name, median(way.stand), median(way.stand) / median(way.copy), median(way.step),
         median(way.next), median(way.span), rate / 1e9, rate / of_disk);
   }
+  if (o.svg.empty()) return;
+  std::vector<SaveLane> lanes;
+  for (const Way& way : ways) lanes.push_back(way.lane);
+  write_file_durably(o.svg, save_picture(lanes));
 }
 
 }  // namespace
