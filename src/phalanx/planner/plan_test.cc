@@ -90,7 +90,7 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
   TrainConfig c = with_flags(config(8, 2), "--use-distributed-optimizer");
   const Json document = json_of(plan(c));
   EXPECT_EQ(keys(document), (std::vector<std::string>{"model", "flops_per_step", "batch_sizes",
-                                                      "cpu_target", "ranks"}));
+                                                      "cpu_target", "save", "ranks"}));
   const Json& ranks = document.at("ranks");
   ASSERT_EQ(ranks.size(), 8U);
   for (int number = 0; number < 8; ++number) {
@@ -102,10 +102,11 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     EXPECT_EQ(rank.at("coordinates"),
               Json({{"tp", number % 2}, {"cp", 0}, {"dp", number / 2}, {"pp", 0}}));
     const Json& bytes = rank.at("bytes");
-    EXPECT_EQ(keys(bytes), (std::vector<std::string>{
-                               "parameters", "main_parameters", "gradients", "optimizer", "saved",
-                               "saved_per_microbatch", "lent", "workspace", "communication",
-                               "constants", "staging", "snapshot", "total", "library_bound"}));
+    EXPECT_EQ(keys(bytes),
+              (std::vector<std::string>{"parameters", "main_parameters", "gradients", "optimizer",
+                                        "saved", "saved_per_microbatch", "lent", "workspace",
+                                        "communication", "constants", "staging", "snapshot",
+                                        "total", "library_bound", "snapshot_bytes"}));
     std::int64_t total = 0;
     for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
                              "workspace", "communication", "constants", "staging", "snapshot"}) {
