@@ -1,8 +1,8 @@
 #include "phalanx/checkpoint/background_verifier.h"
 
 #include <fmt/core.h>
-#include <signal.h>
 
+#include <csignal>
 #include <exception>
 #include <system_error>
 #include <utility>

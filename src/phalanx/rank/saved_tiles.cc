@@ -37,7 +37,9 @@ std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
     tile.ranges.push_back(std::move(range));
   };
   using enum SavedRange::Column;
-  for (const auto& [segment, boxes] : pieces(states, Writers::kAll)) {
+  for (const auto& piece : pieces(states, Writers::kAll)) {
+    const auto& segment = piece.segment;
+    const auto& boxes = piece.boxes;
     const auto add_column = [&](SavedRange::Column column, std::size_t moment,
                                 const StateColumn& states_of) {
       add({.column = column, .moment = moment, .segment = segment, .boxes = boxes, .local = {}},

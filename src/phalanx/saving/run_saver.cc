@@ -112,7 +112,7 @@ void RunSaver::begin_parts(const RunState& state, bool in_background) {
       fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_);
   Communicator& world = *rank_.ranks().world;
   const std::string what = fmt::format("saving the checkpoint of iteration {}", state.iteration);
-  UnderWay& begun = under_way_.emplace();
+  UnderWay& begun = under_way_.emplace(UnderWay{});
   begun.iteration = state.iteration;
   begun.in_background = in_background;
   begun.snapshot = std::make_shared<TileSnapshot>(
