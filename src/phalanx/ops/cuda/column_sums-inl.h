@@ -1,7 +1,8 @@
 #pragma once
 // Sums over rows: of dy (bias gradients), and of dy times the normalised row (weight gradients of
-// norms). A block has 64 columns and a number of rows that follows from the shape; warps take every
-// eighth row, then warps are added in order. A second kernel adds the blocks' parts in order.
+// norms). A block has 64 columns and a number of rows that follows from the shape. A lane has 8
+// columns, 8 lanes have a row, a warp has 4 rows: a lane adds every 32nd row in order, then lanes
+// are added by butterfly and warps in order. A second kernel adds the blocks' parts in order.
 
 #include "phalanx/ops/cuda/norm-inl.h"
 
@@ -13,6 +14,10 @@ struct ColumnPartsKernel {
   static constexpr int kColumns = 64;  // of a block
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kSums = kNorm ? 2 : 1;
+  static constexpr int kLanes = kColumns / 8;      // of a row
+  static constexpr int kStep = kThreads / kLanes;  // rows from one to the next of a lane
+  // Rows that a lane loads before it adds them.
+  static constexpr int kAhead = kNorm || sizeof(T) == 4 ? 2 : 4;
   struct Params {
     std::int64_t rows;
     std::int64_t places;
@@ -25,49 +30,70 @@ struct ColumnPartsKernel {
     const float* mean;  // of a norm, may be null
     const float* rstd;  // of a norm
     float* parts;       // [blocks of rows, kSums, columns]: of dy, then of dy n
-    bool paired;        // two neighbours can be read at once
+    bool packed;        // rows begin at multiples of 16 bytes
   };
   static std::int64_t shared_bytes(const Params& /*p*/) {
     return kSums * kWarps * kColumns * static_cast<std::int64_t>(sizeof(float));
   }
 
-  template <typename V>
-  PHALANX_DEVICE static void load2(const V* row, std::int64_t c, const Params& p, float (&to)[2]) {
-    if (p.paired && c + 2 <= p.columns) {
-      const auto pack = load_pack<2>(row + c);
-      to[0] = to_float(pack.at[0]);
-      to[1] = to_float(pack.at[1]);
-    } else {
-      to[0] = c < p.columns ? to_float(row[c]) : 0.0F;
-      to[1] = c + 1 < p.columns ? to_float(row[c + 1]) : 0.0F;
+  // What a lane loads of a row.
+  struct Loaded {
+    float dy[8];
+    float x[kNorm ? 8 : 1];
+    float mean;
+    float rstd;
+  };
+  PHALANX_DEVICE static void load(const Params& p, std::int64_t r, std::int64_t c, bool packed,
+                                  Loaded& to) {
+    load8(p.dy + p.dy_rows.at(r, p.places), c, p.columns, packed, to.dy);
+    if constexpr (kNorm) {
+      load8(p.x + p.x_rows.at(r, p.places), c, p.columns, packed, to.x);
+      to.mean = p.mean != nullptr ? p.mean[r] : 0.0F;
+      to.rstd = p.rstd[r];
+    }
+  }
+  PHALANX_DEVICE static void add(const Loaded& row, float (&sums)[kSums][8]) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      sums[0][e] += row.dy[e];
+      if constexpr (kNorm) {
+        sums[1][e] = fma_of(row.dy[e], (row.x[e] - row.mean) * row.rstd, sums[1][e]);
+      }
     }
   }
 
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     float* shared = t.template shared<float>(kSums * kWarps * kColumns);
-    const std::int64_t c = t.block(0) * kColumns + 2 * t.lane();
+    const int lane = t.index() % kLanes;
+    const std::int64_t c = t.block(0) * kColumns + 8 * lane;
     const std::int64_t begin = t.block(1) * p.rows_of_part;
     const std::int64_t end = begin + p.rows_of_part < p.rows ? begin + p.rows_of_part : p.rows;
-    float sums[2][2] = {};
-#pragma unroll 4
-    for (std::int64_t r = begin + t.warp(); r < end; r += kWarps) {
-      float dy[2];
-      load2(p.dy + p.dy_rows.at(r, p.places), c, p, dy);
-      sums[0][0] += dy[0];
-      sums[0][1] += dy[1];
-      if constexpr (kNorm) {
-        float x[2];
-        load2(p.x + p.x_rows.at(r, p.places), c, p, x);
-        const float mean = p.mean != nullptr ? p.mean[r] : 0.0F;
-        const float rstd = p.rstd[r];
-        sums[1][0] = fma_of(dy[0], (x[0] - mean) * rstd, sums[1][0]);
-        sums[1][1] = fma_of(dy[1], (x[1] - mean) * rstd, sums[1][1]);
+    float sums[kSums][8] = {};
+    std::int64_t r = begin + t.index() / kLanes;
+    if (p.packed && c + 8 <= p.columns) {
+      for (; r + (kAhead - 1) * kStep < end; r += kAhead * kStep) {
+        Loaded ahead[kAhead];
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) load(p, r + j * kStep, c, true, ahead[j]);
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) add(ahead[j], sums);
       }
     }
+    for (; r < end; r += kStep) {
+      Loaded row;
+      load(p, r, c, p.packed, row);
+      add(row, sums);
+    }
+#pragma unroll
     for (int k = 0; k < kSums; ++k) {
-      float* row = shared + (k * kWarps + t.warp()) * kColumns + 2 * t.lane();
-      row[0] = sums[k][0];
-      row[1] = sums[k][1];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        for (int mask = kLanes; mask < 32; mask *= 2) {
+          sums[k][e] += t.shuffle_xor(sums[k][e], mask);
+        }
+        if (t.lane() < kLanes)
+          shared[(k * kWarps + t.warp()) * kColumns + 8 * lane + e] = sums[k][e];
+      }
     }
     t.sync();
     const int column = t.index() % kColumns;

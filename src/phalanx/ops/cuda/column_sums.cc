@@ -24,7 +24,7 @@ void column_sums(const CudaContext& context, float* sums, TypedAddress x, std::i
   with_storage("column_sums", x.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Parts = ColumnPartsKernel<T, T, false>;
-    const bool paired = columns % 2 == 0 && stride % 2 == 0 && can_pack(8, x);
+    const bool packed = can_pack(stride, x);
     launch<Parts>(context.queue, {ceil_div(columns, Parts::kColumns), parts_of(rows)},
                   {rows,
                    1,
@@ -37,7 +37,7 @@ void column_sums(const CudaContext& context, float* sums, TypedAddress x, std::i
                    nullptr,
                    nullptr,
                    parts,
-                   paired});
+                   packed});
   });
   launch<JoinPartsKernel>(context.queue, {ceil_div(columns, JoinPartsKernel::kThreads)},
                           {sums, parts, columns, parts_of(rows), columns, accumulate});

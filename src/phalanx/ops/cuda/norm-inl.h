@@ -102,24 +102,30 @@ struct NormForwardKernel : NormTeam<kTeam> {
     const Stream* x = p.x + p.shape.x_rows.at(r, p.shape.places);
     T* y = p.y + p.shape.y_rows.at(r, p.shape.places);
     const auto count = static_cast<float>(columns);
-    float kept[kKept ? kKeptPacks : 1][8];
+    Stored8<Stream> kept[kKept ? kKeptPacks : 1];
     if constexpr (kKept) {
 #pragma unroll
       for (int j = 0; j < kKeptPacks; ++j) {
-        load8(x, Team::pack(t, j), columns, p.shape.packed, kept[j]);
+        if (Team::pack(t, j) < columns) {
+          load_stored8(x, Team::pack(t, j), columns, p.shape.packed, kept[j]);
+        }
       }
     }
     // use(first element of the pack, its elements), for all packs of this thread.
     const auto for_packs = [&](auto use) {
+      float values[8];
       if constexpr (kKept) {
 #pragma unroll
         for (int j = 0; j < kKeptPacks; ++j) {
-          if (Team::pack(t, j) < columns) use(Team::pack(t, j), kept[j]);
+          if (Team::pack(t, j) < columns) {
+            to_floats(kept[j], values);
+            use(Team::pack(t, j), values);
+          }
         }
       } else {
         for (int j = 0; Team::pack(t, j) < columns; ++j) {
-          load8(x, Team::pack(t, j), columns, p.shape.packed, kept[0]);
-          use(Team::pack(t, j), kept[0]);
+          load8(x, Team::pack(t, j), columns, p.shape.packed, values);
+          use(Team::pack(t, j), values);
         }
       }
     };
@@ -134,9 +140,10 @@ struct NormForwardKernel : NormTeam<kTeam> {
     }
     float squares = 0.0F;
     for_packs([&](std::int64_t i, const float(&values)[8]) {
+      const int inside = columns - i < 8 ? static_cast<int>(columns - i) : 8;
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const float centred = i + e < columns ? values[e] - mean : 0.0F;
+        const float centred = e < inside ? values[e] - mean : 0.0F;
         squares = fma_of(centred, centred, squares);
       }
     });
@@ -218,26 +225,29 @@ struct NormBackwardKernel : NormTeam<kTeam> {
     const bool has_mean = p.mean != nullptr;
     const float mean = has_mean ? p.mean[r] : 0.0F;
     const float rstd = p.rstd[r];
-    // n and g of a pack.
-    const auto load = [&](std::int64_t i, float(&normalised)[8], float(&gradient)[8]) {
-      float weight[8];
-      load8(x, i, p.columns, p.packed, normalised);
-      load8(dy, i, p.columns, p.packed, gradient);
-      load8(p.weight, i, p.columns, p.packed, weight);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        normalised[e] = (normalised[e] - mean) * rstd;
-        gradient[e] *= p.zero_centred ? 1.0F + weight[e] : weight[e];
-      }
-    };
     // use(first element, n, g) for the packs of this thread, which are read again each time: in
     // registers they would leave room for half as many threads.
     const auto for_packs = [&](auto use) {
       for (int j = 0; Team::pack(t, j) < p.columns; ++j) {
+        const std::int64_t i = Team::pack(t, j);
+        Stored8<Stream> stored_x;
+        Stored8<T> stored_dy;
+        Stored8<T> stored_weight;
+        load_stored8(x, i, p.columns, p.packed, stored_x);
+        load_stored8(dy, i, p.columns, p.packed, stored_dy);
+        load_stored8(p.weight, i, p.columns, p.packed, stored_weight);
         float normalised[8];
         float gradient[8];
-        load(Team::pack(t, j), normalised, gradient);
-        use(Team::pack(t, j), normalised, gradient);
+        float weight[8];
+        to_floats(stored_x, normalised);
+        to_floats(stored_dy, gradient);
+        to_floats(stored_weight, weight);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          normalised[e] = (normalised[e] - mean) * rstd;
+          gradient[e] *= p.zero_centred ? 1.0F + weight[e] : weight[e];
+        }
+        use(i, normalised, gradient);
       }
     };
     float gradients = 0.0F;

@@ -111,7 +111,7 @@ void norm_backward(const CudaContext& context, const NormBackwardCall& call) {
     launch<Parts>(context.queue, {ceil_div(columns, Parts::kColumns), parts_of(rows)},
                   {rows, call.shape.places, columns, part_rows, rows_of(call.dy), rows_of(call.x),
                    as<const T>(call.dy.data), as<const Stream>(call.x.data), call.mean, call.rstd,
-                   parts, columns % 2 == 0 && packs(8, call.dy) && packs(8, call.x)});
+                   parts, packs(8, call.dy) && packs(8, call.x)});
     const auto join = [&](float* sum, std::int64_t which) {
       launch<JoinPartsKernel>(
           context.queue, {ceil_div(columns, JoinPartsKernel::kThreads)},

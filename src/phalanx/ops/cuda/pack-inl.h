@@ -6,22 +6,43 @@
 
 namespace phalanx::cuda {
 
+// Eight elements as they lie in memory: who loads several before the first is converted waits once
+// for all.
+template <typename T>
+struct Stored8 {
+  static constexpr int kPack = sizeof(T) == 2 ? 8 : 4;
+  Pack<T, kPack> parts[8 / kPack];
+};
 // Elements i .. i + 7 of x; those from `end` on are 0. `packed`: their address is a multiple of 16.
 template <typename T>
-PHALANX_DEVICE void load8(const T* x, std::int64_t i, std::int64_t end, bool packed,
-                          float (&to)[8]) {
-  constexpr int kPack = sizeof(T) == 2 ? 8 : 4;
+PHALANX_DEVICE void load_stored8(const T* x, std::int64_t i, std::int64_t end, bool packed,
+                                 Stored8<T>& to) {
+  constexpr int kPack = Stored8<T>::kPack;
   if (packed && i + 8 <= end) {
 #pragma unroll
     for (int part = 0; part < 8 / kPack; ++part) {
-      const auto pack = load_pack<kPack>(x + i + part * kPack);
-#pragma unroll
-      for (int e = 0; e < kPack; ++e) to[part * kPack + e] = to_float(pack.at[e]);
+      to.parts[part] = load_pack<kPack>(x + i + part * kPack);
     }
     return;
   }
 #pragma unroll
-  for (int e = 0; e < 8; ++e) to[e] = i + e < end ? to_float(x[i + e]) : 0.0F;
+  for (int e = 0; e < 8; ++e) to.parts[e / kPack].at[e % kPack] = i + e < end ? x[i + e] : T{};
+}
+template <typename T>
+PHALANX_DEVICE void to_floats(const Stored8<T>& from, float (&to)[8]) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    to[e] = to_float(from.parts[e / Stored8<T>::kPack].at[e % Stored8<T>::kPack]);
+  }
+}
+
+// load_stored8, then to_floats.
+template <typename T>
+PHALANX_DEVICE void load8(const T* x, std::int64_t i, std::int64_t end, bool packed,
+                          float (&to)[8]) {
+  Stored8<T> stored;
+  load_stored8(x, i, end, packed, stored);
+  to_floats(stored, to);
 }
 
 // Rounds and stores those that are in front of `end`.

@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -61,6 +63,20 @@ TEST(CudaChecks, FunctionsAndProductsAreNearDouble) {
     EXPECT_LE(check.error(bench), check.tolerance) << check.name;
   }
   EXPECT_EQ(take_races(), 0);
+}
+
+// A device is compared between -4 and 4 alone. Values near the smallest floats lose digits.
+TEST(CudaFunctions, ErfcAtItsEnds) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (int i = -12000; i <= 12000; ++i) {
+    const float x = static_cast<float>(i) / 1000.0F;
+    const double truth = std::erfc(static_cast<double>(x));
+    EXPECT_NEAR(erfc_of(x), truth, 0x1p-20 * truth + 0x1p-120) << x;
+  }
+  EXPECT_EQ(erfc_of(0.0F), erfc_of(-0.0F));
+  EXPECT_EQ(erfc_of(kInfinity), 0.0F);
+  EXPECT_EQ(erfc_of(-kInfinity), 2.0F);
+  EXPECT_TRUE(std::isnan(erfc_of(std::numeric_limits<float>::quiet_NaN())));
 }
 
 // The heads of a row, with gaps between rows, are as many rows with the same weight.
