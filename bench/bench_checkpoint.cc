@@ -186,6 +186,7 @@ void run_turn(const Options& o, Way& way) {
     double span = seconds_since(begin);
     lane.stands.push_back({since_origin(begin), since_origin(begin) + span});
     const double next = step();
+    if (way.in_background) span = seconds_since(begin);
     const double stand =
         timers.seconds(StepTimer::kSaveCheckpoint) + timers.seconds(StepTimer::kSnapshot);
     // An update waits or copies at the end of its step.
