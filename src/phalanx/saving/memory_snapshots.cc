@@ -15,6 +15,7 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/saving/gathered_tensors.h"
+#include "phalanx/saving/part_contents.h"
 #include "phalanx/saving/rank_numbers.h"
 
 namespace phalanx {
@@ -24,11 +25,14 @@ MemoryFiles files_of(const RunConfig& run) {
   return MemoryFiles::inherited(run.memory_files, kMemoryFilesVariable);
 }
 
-// Weights that are rounded from main parameters are not written.
-bool is_rounded(const Rank& rank, const ContributedTensor& tensor) {
-  return rank.parameters().has_main_parameters() &&
-         !tensor.info.name.starts_with(kOptimizerPrefix) &&
-         tensor.info.dtype != nn::full_precision(tensor.info.dtype);
+// What the parts hold (part_contents.h), each tensor with the means to read it from a file.
+std::vector<ContributedTensor> stored_tensors(Rank& rank) {
+  std::vector<ContributedTensor> tensors = contributed_tensors(rank, true, Writers::kAll);
+  if (saves_weights(rank, true)) return tensors;
+  std::erase_if(tensors, [](const ContributedTensor& tensor) {
+    return !tensor.info.name.starts_with(kOptimizerPrefix);
+  });
+  return tensors;
 }
 
 // Passes the elements of the boxes to the writer, box after box, row-major.
@@ -47,7 +51,6 @@ Manifest::Part write_part(const Rank& rank, const std::vector<ContributedTensor>
                           MemoryFileWriter& writer) {
   std::vector<PartWriter::Piece> pieces;
   for (const ContributedTensor& tensor : tensors) {
-    if (is_rounded(rank, tensor)) continue;
     for (const GlobalTensor& part : tensor.parts) {
       PartWriter::Piece& piece =
           pieces.emplace_back(PartWriter::Piece{tensor.info.name, tensor.info.dtype, {}});
@@ -56,7 +59,6 @@ Manifest::Part write_part(const Rank& rank, const std::vector<ContributedTensor>
   }
   writer.begin_part(rank.ranks().world->rank(), pieces);
   for (const ContributedTensor& tensor : tensors) {
-    if (is_rounded(rank, tensor)) continue;
     for (std::size_t i = 0; i < tensor.parts.size(); ++i) write_boxes(tensor.part(i), writer);
   }
   return writer.finish_part();
@@ -138,7 +140,7 @@ void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest(
   Communicator& world = *rank_.ranks().world;
   rank_.finish_gather();
   const auto busy = world.busy(fmt::format("taking a snapshot of iteration {}", iteration));
-  const auto tensors = contributed_tensors(rank_, true, Writers::kAll);
+  const auto tensors = stored_tensors(rank_);
   const bool leads = world.rank() == 0;
   const std::string epoch = fmt::format("{}.m{}", place_.epoch_prefix, taken_);
   // The other file has the newest one until all ranks have finished this one.
@@ -170,16 +172,7 @@ void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest(
                                 .index_bytes = parts[r][2],
                                 .index_xxh3 = std::bit_cast<std::uint64_t>(parts[r][3])});
       }
-      for (const ContributedTensor& tensor : tensors) {
-        const auto& info = tensor.info;
-        of_all.tensors.push_back({.name = info.name,
-                                  .dtype = info.dtype,
-                                  .shape = info.global_shape,
-                                  .file = {},
-                                  .rounded_from = is_rounded(rank_, tensor)
-                                                      ? std::string(kMainParamPrefix) + info.name
-                                                      : std::string()});
-      }
+      of_all.tensors = tensors_in_parts(rank_, true);
       for (const InputCopy& copy : copies_) {
         writer->add(copy.name, copy.bytes);
         of_all.files.push_back(
