@@ -86,7 +86,8 @@ int iterations_until_drained(const TrainConfig& config, const RunLength& length,
   const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
   std::int64_t next = length.end_of_stretch(iteration);
   for (const std::int64_t interval :
-       {config.layout.pipeline_drain_interval, evaluation, save, config.run.exit_interval,
+       {config.layout.pipeline_drain_interval, evaluation, save, config.run.save_copy_interval,
+        config.run.non_persistent_save_interval, config.run.exit_interval,
         config.run.check_weight_hash_across_dp_replicas_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
   }

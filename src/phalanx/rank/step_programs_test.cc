@@ -68,6 +68,11 @@ TEST(StepPrograms, AsynchronousRunsDrainWhereTheyMust) {
   EXPECT_EQ(drained("--eval-interval 6"), (V{6, 2, 4, 4, 2, 2}));
   EXPECT_EQ(drained("--exit-interval 5"), (V{5, 3, 2, 5, 1, 4}));
   EXPECT_EQ(drained("--save save --save-interval 10"), (V{8, 2, 6, 4}));
+  EXPECT_EQ(drained("--save save --save-interval 10 --save-copy copy --save-copy-interval 4"),
+            (V{4, 4, 2, 2, 4, 4}));
+  EXPECT_EQ(drained("--save save --save-interval 10 --non-persistent-save-interval 5 "
+                    "--non-persistent-ckpt-type global"),
+            (V{5, 3, 2, 5, 1, 4}));
   // No evaluation, no --save.
   EXPECT_EQ(drained("--eval-interval 6 --eval-iters 0 --save-interval 10"), (V{8, 8, 4}));
 }
