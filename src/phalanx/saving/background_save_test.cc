@@ -55,6 +55,7 @@ class BackgroundSaveTest : public RunTest {
   struct Hooks {
     std::function<EngineMaker(int rank)> engine_of = nullptr;
     std::function<void(int rank, std::int64_t iteration)> after_iteration = nullptr;
+    std::function<void(int rank, std::int64_t iteration, RunSaver&)> poll = nullptr;
     std::chrono::milliseconds stalled_after = std::chrono::minutes(1);
     std::vector<std::int64_t> saves = {2};  // after these iterations
   };
@@ -89,7 +90,11 @@ class BackgroundSaveTest : public RunTest {
       while (state.iteration < kLast) {
         ++state.iteration;
         rank.train_step({.lr = 1e-2, .adam_step = state.iteration}, source);
-        saver.poll(state.iteration);
+        if (hooks.poll) {
+          hooks.poll(number, state.iteration, saver);
+        } else {
+          saver.poll(state.iteration);
+        }
         if (hooks.after_iteration) hooks.after_iteration(number, state.iteration);
         if (std::ranges::count(hooks.saves, state.iteration) > 0) {
           saver.save(state, RunSaver::Occasion::kPeriodic);
@@ -272,6 +277,18 @@ TEST_F(BackgroundSaveTest, OneIsUnderWayAtATime) {
                                                      4, path("run"))),
               1);
   }
+}
+
+// The ranks hear of the end of a save at different moments, also just before the next one.
+TEST_F(BackgroundSaveTest, AllRanksDecideTogetherWhetherASaveIsLeftOut) {
+  TrainConfig c = two_ranks(1.0);
+  c.run.save_skip_if_busy = true;
+  train(c, {.poll =
+                [](int rank, std::int64_t iteration, RunSaver& saver) {
+                  while (rank == 0 && saver.is_under_way()) saver.poll(iteration);
+                },
+            .saves = {2, 3}});
+  EXPECT_THAT(checkpoints(), testing::IsSupersetOf({"iter_0000002", "iter_0000004"}));
 }
 
 // A rank that fails meanwhile ends the run at once; what is half written goes with the next save.

@@ -45,9 +45,9 @@ RunSaver::~RunSaver() {
 void RunSaver::save(const RunState& state, Occasion occasion) {
   if (target_.directory.empty()) return;
   const bool is_periodic = occasion == Occasion::kPeriodic;
-  if (under_way_ && is_periodic) {
-    if (under_way_->iteration == state.iteration || is_left_out(state.iteration)) return;
-  }
+  // The ranks hear of the end of a save at different moments: what they do together must not depend
+  // on whether one is under way here.
+  if (is_periodic && (begun_ == state.iteration || is_left_out(state.iteration))) return;
   settle(state.iteration);
   end_if_hopeless();
   if (saved_iteration_ == state.iteration) return verify(occasion);
@@ -71,15 +71,15 @@ void RunSaver::save(const RunState& state, Occasion occasion) {
   end_if_hopeless();
 }
 
-// The ranks hear of the end of a save at different moments.
 bool RunSaver::is_left_out(std::int64_t iteration) {
-  if (!run_.config.run.save_skip_if_busy) return false;
-  if (rank_.largest_of_all(under_way_->save->verdict() ? 0 : 1) == 0) return false;
+  if (!run_.config.run.save_skip_if_busy || begun_ < 0) return false;
+  const bool is_busy = under_way_ && !under_way_->save->verdict();
+  if (rank_.largest_of_all(is_busy ? 1 : 0) == 0) return false;
   listeners_.note(
       {RunNote::Kind::kWarning, iteration,
        fmt::format("the checkpoint of iteration {} is left out: that of iteration {} is "
                    "still being saved (--save-skip-if-busy)",
-                   iteration, under_way_->iteration)});
+                   iteration, begun_)});
   return true;
 }
 
@@ -130,6 +130,7 @@ void RunSaver::begin_parts(const RunState& state, bool in_background) {
                                           background_);
   if (is_leader()) begin_to_lead(state, epoch);
   if (!in_background) return;
+  begun_ = state.iteration;
   rank_.fence_with(begun.snapshot.get());
   if (begun.snapshot->must_be_lent()) begun.snapshot->lend_rest(rank_);
 }

@@ -121,6 +121,7 @@ class RunSaver {
   const Listeners listeners_;
   const BackgroundSaving background_;
   std::int64_t saved_iteration_;  // -1: none
+  std::int64_t begun_ = -1;       // the iteration of the last save in the background; -1: none
   std::int64_t saves_ = 0;        // begun, in parts
   int failures_ = 0;              // in a row
   std::string hopeless_;          // why the run must end, on the first rank
