@@ -14,7 +14,7 @@ constexpr double kMostBlock = 1073741824.0;
 constexpr std::string_view kOffloads =
     "--offload-optimizer-to --offload-parameters-to --offload-activations-to";
 constexpr std::string_view kReadsOrWrites =
-    "--offload-optimizer-to --offload-parameters-to --offload-activations-to --save";
+    "--offload-optimizer-to --offload-parameters-to --offload-activations-to --async-save";
 
 constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::micro_batch_size>(kTraining, "--micro-batch-size",

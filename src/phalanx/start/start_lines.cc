@@ -16,6 +16,7 @@
 #include "phalanx/metrics/training_log.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/settings/disk_rates.h"
 
 namespace phalanx {
 namespace {
@@ -178,10 +179,17 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
       setup.hosts() > 1 ? " on each host" : "", setup.peak_flops() / 1e9);
   add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
   if (config.run.async_save) {
-    add("> saves go on while training goes on: of the {} that rank 0 saves, {} can be copied "
+    std::string text = fmt::format(
+        "> saves go on while training goes on: of the {} that rank 0 saves, {} can be copied "
         "before "
         "they are written",
         format_bytes(plan.saved_bytes), format_bytes(plan.bytes["snapshot"]));
+    if (const auto rates = disk_rates(config.layout)) {
+      text +=
+          fmt::format("; alone on a disk of {:.3g} GB/s they take {:.3g} s", rates->written / 1e9,
+                      static_cast<double>(plan.saved_bytes) / rates->written);
+    }
+    add("{}", text);
   }
   if (setup.disk) add("> disk: a step {}", disk_text(setup));
   if (config.run.train_samples > 0) {
