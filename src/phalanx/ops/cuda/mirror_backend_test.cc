@@ -6,8 +6,10 @@
 
 #include "phalanx/ops/cuda/activation.h"
 #include "phalanx/ops/cuda/column_sums.h"
+#include "phalanx/ops/cuda/cross_entropy.h"
 #include "phalanx/ops/cuda/dropout.h"
 #include "phalanx/ops/cuda/elementwise.h"
+#include "phalanx/ops/cuda/embedding.h"
 #include "phalanx/ops/cuda/linear.h"
 #include "phalanx/ops/cuda/norm.h"
 #include "phalanx/ops/cuda/optimizer.h"
@@ -411,6 +413,127 @@ void execute(MirrorDevice& /*device*/, const ops::LinearWeightGradient& op,
   mirror.finish();
 }
 
+TypedRows rows_of(const Mirror& mirror, const Tensor& tensor) {
+  if (!tensor) return {};
+  return {mirror(tensor), tensor.strides[0]};
+}
+
+IdRows id_rows(const Mirror& mirror, const Tensor& ids, std::int64_t columns) {
+  return {mirror.as<std::int32_t>(ids), ids.count(), columns};
+}
+
+void execute(MirrorDevice& /*device*/, const ops::EmbeddingForward& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.y, &op.table, &op.ids};
+  embedding_forward(mirror.context(), id_rows(mirror, op.ids, op.y.shape[2]), mirror(op.y),
+                    {rows_of(mirror, op.table), op.table.shape[0], op.first_row});
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::AddPositions& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.out, &op.x, &op.table, &op.ids, &op.rows.sample, &op.rows.position};
+  add_positions(mirror.context(), call_of(mirror, op.dropout, op.rows, op.x.shape), mirror(op.out),
+                mirror(op.x), {rows_of(mirror, op.table), op.table.shape[0], 0},
+                mirror.as<std::int32_t>(op.ids));
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::EmbeddingGradient& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.dtable, &op.ids, &op.dy};
+  embedding_gradient(mirror.context(), id_rows(mirror, op.ids, op.dy.shape[2]),
+                     {rows_of(mirror, op.dtable), op.dtable.shape[0], op.first_row}, mirror(op.dy));
+  mirror.finish();
+}
+
+template <typename Op>
+SparseSlots slots_of(const Mirror& mirror, const Op& op) {
+  return {mirror.as<std::int32_t>(op.slots), mirror.as<std::int32_t>(op.rows),
+          mirror.as<std::int32_t>(op.count), op.rows.shape[0], rows_of(mirror, op.values)};
+}
+
+void execute(MirrorDevice& /*device*/, const ops::SparseEmbeddingGradient& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.slots, &op.rows, &op.count, &op.values, &op.ids, &op.dy};
+  sparse_embedding_gradient(mirror.context(), id_rows(mirror, op.ids, op.dy.shape[2]),
+                            slots_of(mirror, op), op.slots.shape[0], op.first_row, mirror(op.dy));
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::SparseEmbeddingJoin& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.dtable, &op.slots, &op.rows, &op.count, &op.values};
+  sparse_embedding_join(mirror.context(), {rows_of(mirror, op.dtable), op.dtable.shape[0], 0},
+                        slots_of(mirror, op), op.dtable.shape[1]);
+  mirror.finish();
+}
+
+template <typename Op>
+CrossEntropyCall logits_of(const Mirror& mirror, const Op& op) {
+  CrossEntropyCall call;
+  call.rows = op.logits.shape[0];
+  call.columns = op.logits.shape[1];
+  call.vocabulary = op.vocabulary;
+  call.logits = rows_of(mirror, op.logits);
+  call.targets = mirror.as<std::int32_t>(op.targets);
+  call.mask = mirror.as<float>(op.mask);
+  return call;
+}
+
+template <typename Op>
+CrossEntropyCall loss_call_of(const Mirror& mirror, const Op& op) {
+  CrossEntropyCall call = logits_of(mirror, op);
+  call.loss = mirror.as<float>(op.loss);
+  call.dlogits = rows_of(mirror, op.dlogits);
+  call.seed = mirror.as<float>(op.seed);
+  return call;
+}
+
+void execute(MirrorDevice& /*device*/, const ops::CrossEntropy& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.loss, &op.dlogits, &op.logits, &op.targets, &op.mask, &op.seed};
+  cross_entropy(mirror.context(), loss_call_of(mirror, op));
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::CrossEntropyStatistics& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.statistics, &op.logits, &op.targets, &op.mask};
+  CrossEntropyCall call = logits_of(mirror, op);
+  call.first_column = op.first_column;
+  cross_entropy_statistics(mirror.context(), call, mirror.as<float>(op.statistics));
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::VocabularyParallelCrossEntropy& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.loss, &op.dlogits, &op.logits, &op.statistics, &op.targets, &op.mask, &op.seed};
+  CrossEntropyCall call = loss_call_of(mirror, op);
+  call.first_column = op.first_column;
+  vocabulary_parallel_cross_entropy(mirror.context(), call, mirror.as<float>(op.statistics),
+                                    op.statistics.shape[0]);
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::LabelMask& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.mask, &op.labels};
+  label_mask(mirror.context(), mirror.as<float>(op.mask), mirror.as<std::int32_t>(op.labels),
+             op.labels.count());
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::LossSeed& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.seed, &op.loss_scale, &op.mask};
+  loss_seed(mirror.context(), mirror.as<float>(op.seed), mirror.as<float>(op.loss_scale),
+            mirror.as<float>(op.mask), op.mask ? op.mask.count() : 0, op.factor);
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::LossAccumulate& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.sum, &op.count, &op.loss, &op.mask};
+  loss_accumulate(mirror.context(), mirror.as<double>(op.sum), mirror.as<double>(op.count),
+                  mirror.as<float>(op.loss), mirror.as<float>(op.mask), op.loss.count());
+  mirror.finish();
+}
+
 }  // namespace
 
 bool has_cuda_op(const std::string& op) {
@@ -442,7 +565,18 @@ bool has_cuda_op(const std::string& op) {
                                               "normal",
                                               "linear_forward",
                                               "linear_input_gradient",
-                                              "linear_weight_gradient"};
+                                              "linear_weight_gradient",
+                                              "embedding_forward",
+                                              "add_positions",
+                                              "embedding_gradient",
+                                              "sparse_embedding_gradient",
+                                              "sparse_embedding_join",
+                                              "cross_entropy",
+                                              "cross_entropy_statistics",
+                                              "vocabulary_parallel_cross_entropy",
+                                              "label_mask",
+                                              "loss_seed",
+                                              "loss_accumulate"};
   return names.contains(op);
 }
 

@@ -142,13 +142,13 @@ TEST(CudaNorms, PlacesAreRows) {
 struct FaultyRows {
   static constexpr int kThreads = 64;
   struct Params {
-    std::uint64_t* word;
+    std::uint64_t* words;
     const std::int32_t* rows;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const std::int64_t r = t.block() * kThreads + t.index();
-    if (p.rows[r] < 0) report_fault(t, p.word, 3, r);
+    if (p.rows[r] < 0) report_fault(t, {p.words, 3}, r, p.rows[r], 1000 + r);
   }
 };
 
@@ -162,17 +162,20 @@ namespace {
 
 TEST(CudaFaults, TheSmallestStaysInEveryOrder) {
   std::vector<std::int32_t> rows(256, 1);
-  for (const std::size_t r : {std::size_t{201}, std::size_t{77}, std::size_t{78}}) rows[r] = -1;
+  for (const int r : {201, 77, 78}) rows[static_cast<std::size_t>(r)] = -r;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     emulated_machine().set_seed(seed);
     emulated_machine().set_backwards(seed % 2 == 1);
     Workbench bench(0, kBenchBytes);
-    std::uint64_t* word = bench.upload(std::vector<std::uint64_t>{kNoFault});
-    launch<FaultyRows>(bench.queue(), {4}, {word, bench.upload(rows)});
-    std::uint64_t found = 0;
-    const std::vector<std::byte> bytes = bench.read(word, 8);
-    std::memcpy(&found, bytes.data(), 8);
-    EXPECT_EQ(found, fault_key(3, 77));
+    std::uint64_t* words = bench.upload(std::vector<std::uint64_t>(kFaultWords, kNoFault));
+    launch<FaultyRows>(bench.queue(), {4}, {words, bench.upload(rows)});
+    std::uint64_t found[kFaultWords];
+    const std::vector<std::byte> bytes = bench.read(words, sizeof(found));
+    std::memcpy(found, bytes.data(), sizeof(found));
+    EXPECT_EQ(found[0], fault_key(3, 77));
+    EXPECT_EQ(found[1], fault_detail(3, 77, -77));
+    EXPECT_EQ(static_cast<std::int32_t>(found[1]), -77);
+    EXPECT_EQ(static_cast<std::int32_t>(found[2]), 1077);
   }
   emulated_machine().set_backwards(false);
   EXPECT_EQ(take_races(), 0);
