@@ -140,7 +140,8 @@ struct EmbeddingGradientKernel {
   }
 };
 
-// new_slots[r] = the id of row r where it is the first row of an id without a slot, else -1.
+// new_slots[r], which is -1 before, = the id of row r where it is the first of an id without a
+// slot.
 struct MarkNewIdsKernel {
   static constexpr int kThreads = 256;
   struct Params {
@@ -155,8 +156,8 @@ struct MarkNewIdsKernel {
     if (j >= p.n) return;
     const std::uint64_t key = p.keys[j];
     const std::uint32_t id = id_of(key);
-    const bool is_new = id != kNoId && (j == 0 || id_of(p.keys[j - 1]) != id) && p.slots[id] < 0;
-    p.new_slots[row_of(key)] = is_new ? static_cast<std::int32_t>(id) : -1;
+    if (id == kNoId || (j > 0 && id_of(p.keys[j - 1]) == id) || p.slots[id] >= 0) return;
+    p.new_slots[row_of(key)] = static_cast<std::int32_t>(id);
   }
 };
 

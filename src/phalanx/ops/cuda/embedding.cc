@@ -110,6 +110,8 @@ void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
   if (rows.rows == 0) return;
   const std::uint64_t* keys = sort_rows(context, scratch, rows, table_rows, first_row);
   auto* new_slots = reinterpret_cast<std::int32_t*>(scratch + 2 * key_bytes(rows.rows));
+  set_bytes(context.queue, new_slots, 0xff,
+            rows.rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
   launch<MarkNewIdsKernel>(context.queue, {ceil_div(rows.rows, MarkNewIdsKernel::kThreads)},
                            {new_slots, keys, sparse.slots, rows.rows});
   launch<AssignSlotsKernel>(context.queue, {},
