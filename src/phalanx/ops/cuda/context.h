@@ -13,13 +13,16 @@
 
 namespace phalanx::cuda {
 
+class UploadRing;
+
 struct CudaContext {
   int device = 0;
   Queue queue;
   // Of this queue alone, aligned to 256; the next function in the queue may overwrite it.
   std::byte* scratch = nullptr;
   std::int64_t scratch_bytes = 0;
-  Lt* lt = nullptr;  // for products
+  Lt* lt = nullptr;               // for products
+  UploadRing* uploads = nullptr;  // for numbers beside the operands
   // What kernels find wrong in data (fault-inl.h): kFaultWords words; null: nobody asks.
   std::uint64_t* faults = nullptr;
   std::uint32_t op = 0;  // that a fault is reported of: its number in ops::OpList
