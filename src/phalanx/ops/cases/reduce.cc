@@ -22,7 +22,9 @@ Job zeros(Operands& operands, std::int64_t lead, std::int64_t n) {
   const ZeroCount op{.counts = operands.output(DType::kF64, {sum_blocks(lead, n)}),
                      .x = operands.uniform(DType::kF32, {n}),
                      .lead = lead};
-  for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
+  if (operands.has_contents()) {
+    for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
+  }
   return make_job(op, zero_count, {{op.counts, 0.0}});
 }
 
@@ -54,7 +56,7 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   op.factor = operands.output(DType::kF32, {1});
   op.skip = operands.output(DType::kF32, {1});
   op.square_sums = operands.uniform(DType::kF64, {n}, 0.0, 4.0);
-  op.square_sums.as<double>()[0] = which.first_sum;
+  if (operands.has_contents()) op.square_sums.as<double>()[0] = which.first_sum;
   if (which.tokens >= 0.0) op.tokens = operands.filled(DType::kF64, {1}, which.tokens);
   op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
   op.expected_tokens = 1024.0;
