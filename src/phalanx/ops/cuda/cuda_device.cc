@@ -12,6 +12,8 @@ constexpr int kOtherPriority = -1;
 
 }  // namespace
 
+CudaSizes sizes_of(int device) { return {.product_workspace_bytes = Lt(device).workspace_bytes()}; }
+
 Event EventRing::record(Queue queue) {
   if (static_cast<int>(places_.size()) <= next_) {
     places_.push_back({std::make_unique<OwnMark>(device_), 0});
@@ -35,6 +37,7 @@ Mark EventRing::mark_of(Event event) const {
 
 CudaDevice::CudaDevice(int number)
     : number_(number),
+      sizes_(sizes_of(number)),
       uploads_(number, kUploadBytes),
       reads_(std::make_shared<ReadBlocks>(number)),
       events_(number) {
@@ -43,9 +46,6 @@ CudaDevice::CudaDevice(int number)
     QueueState& state = queues_[static_cast<std::size_t>(kind)];
     state.queue = make_queue(number, compute ? kComputePriority : kOtherPriority);
   }
-  auto& compute = queues_[static_cast<std::size_t>(StreamKind::kCompute)];
-  compute.lt = std::make_unique<Lt>(number);
-  sizes_.product_workspace_bytes = compute.lt->workspace_bytes();
 }
 
 CudaDevice::~CudaDevice() {
