@@ -37,6 +37,7 @@ template <typename Op>
 void execute(DeviceQueue& queue, const Op& op, const Tensor& scratch) {
   queue.context.scratch = scratch.address();
   queue.context.scratch_bytes = scratch.bytes();
+  queue.context.op = ops::number_in<Op>(ops::OpList());
   execute(queue.context, op);
   note_progress();
 }

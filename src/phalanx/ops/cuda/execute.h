@@ -28,6 +28,10 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BiasGradient&
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::NormBackward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::Adam& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::Sgd& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::EmbeddingGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddingGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasForward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasBackward& op);
 
 template <typename Op>
 constexpr std::string_view op_name() {
@@ -59,6 +63,21 @@ PHALANX_CUDA_EXECUTE(TanhForward)
 PHALANX_CUDA_EXECUTE(TanhBackward)
 PHALANX_CUDA_EXECUTE(BiasDropoutResidual)
 PHALANX_CUDA_EXECUTE(DropoutBackward)
+PHALANX_CUDA_EXECUTE(EmbeddingForward)
+PHALANX_CUDA_EXECUTE(AddPositions)
+PHALANX_CUDA_EXECUTE(EmbeddingGradient)
+PHALANX_CUDA_EXECUTE(SparseEmbeddingGradient)
+PHALANX_CUDA_EXECUTE(SparseEmbeddingJoin)
+PHALANX_CUDA_EXECUTE(RelativeBiasForward)
+PHALANX_CUDA_EXECUTE(RelativeBiasBackward)
+PHALANX_CUDA_EXECUTE(RotaryTable)
+PHALANX_CUDA_EXECUTE(Rotate)
+PHALANX_CUDA_EXECUTE(CrossEntropy)
+PHALANX_CUDA_EXECUTE(CrossEntropyStatistics)
+PHALANX_CUDA_EXECUTE(VocabularyParallelCrossEntropy)
+PHALANX_CUDA_EXECUTE(LabelMask)
+PHALANX_CUDA_EXECUTE(LossSeed)
+PHALANX_CUDA_EXECUTE(LossAccumulate)
 PHALANX_CUDA_EXECUTE(Adam)
 PHALANX_CUDA_EXECUTE(Sgd)
 PHALANX_CUDA_EXECUTE(SquareSum)

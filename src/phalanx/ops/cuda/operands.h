@@ -20,4 +20,10 @@ T* address_as(const Tensor& tensor) {
   return reinterpret_cast<T*>(tensor.address());
 }
 
+// A matrix whose rows may be apart.
+inline TypedRows rows_of(const Tensor& tensor) {
+  if (!tensor) return {};
+  return {address_of(tensor), tensor.strides[0]};
+}
+
 }  // namespace phalanx::cuda
