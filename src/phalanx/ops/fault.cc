@@ -2,50 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "phalanx/base/error.h"
 
 namespace phalanx::ops {
+namespace {
+
+template <typename Op>
+constexpr std::size_t kNumber = number_in<Op>(OpList());
+
+struct Text {
+  std::size_t op;
+  const char* format;  // of the value and the limit
+};
+constexpr auto kTexts = std::to_array<Text>({
+    {kNumber<AddPositions>, "add_positions: position {} of a table of {}"},
+    {kNumber<SparseEmbeddingGradient>, "sparse_embedding_gradient: more than {1} distinct rows"},
+    {kNumber<Rotate>, "rotate: position {} of a table of {}"},
+    {kNumber<CrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
+    {kNumber<CrossEntropyStatistics>, "cross_entropy: target {} of a vocabulary of {}"},
+    {kNumber<VocabularyParallelCrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
+});
+
+}  // namespace
 
 std::string text_of(const Fault& fault) {
-  switch (fault.kind) {
-    case FaultKind::kTarget:
-      return fmt::format("cross_entropy: target {} of a vocabulary of {}", fault.value,
-                         fault.limit);
-    case FaultKind::kPosition:
-      return fmt::format("add_positions: position {} of a table of {}", fault.value, fault.limit);
-    case FaultKind::kRotaryPosition:
-      return fmt::format("rotate: position {} of a table of {}", fault.value, fault.limit);
-    case FaultKind::kDistinctRows:
-      return fmt::format("sparse_embedding_gradient: more than {} distinct rows", fault.limit);
-  }
-  return {};
+  const auto* const text = std::ranges::find(kTexts, fault.op, &Text::op);
+  PHALANX_CHECK(text != kTexts.end(), "a fault in row {} of op {}, which finds none", fault.row,
+                fault.op);
+  return fmt::format(fmt::runtime(text->format), fault.value, fault.limit);
 }
 
 void fail(const Fault& fault) {
   throw InternalError("internal error: {} (row {})", text_of(fault), fault.row);
 }
 
-std::size_t FaultTable::word_of(FaultKind kind, std::int64_t limit) {
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    if (words_[i].kind == kind && words_[i].limit == limit) return i;
-  }
-  PHALANX_CHECK(words_.size() < kWords, "more than {} tables and vocabularies that ops look into",
-                kWords);
-  words_.push_back({.kind = kind, .limit = limit});
-  return words_.size() - 1;
-}
-
-std::optional<Fault> FaultTable::first_fault(std::span<const std::uint64_t> words) const {
-  PHALANX_CHECK(words.size() >= words_.size(), "{} words of faults, {} are in use", words.size(),
-                words_.size());
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    if (words[i] == kNoFault) continue;
-    Fault fault = words_[i];
-    fault.row = static_cast<std::int64_t>(words[i] >> 32);
-    fault.value = static_cast<std::int32_t>(static_cast<std::uint32_t>(words[i]));
-    return fault;
-  }
-  return std::nullopt;
+std::optional<Fault> fault_in(const FaultWords& words) {
+  if (words[0] == kNoFault[0]) return std::nullopt;
+  constexpr std::uint64_t kRowBits = 40;
+  const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
+  return Fault{.op = words[0] >> kRowBits,
+               .row = static_cast<std::int64_t>(words[0] & ((std::uint64_t{1} << kRowBits) - 1)),
+               .value = static_cast<std::int32_t>(low(words[1])),
+               .limit = low(words[2])};
 }
 
 }  // namespace phalanx::ops

@@ -1,26 +1,20 @@
 #pragma once
 // What ops find wrong in the data that they look at. On the host they throw at once. A kernel of a
-// device notes the row and the value in a word of memory and goes on with something harmless; the
-// host reads the words with the step's numbers, and fails with the same text.
+// device notes it in words of memory and goes on with something harmless; the host reads the words
+// with the step's numbers, and fails with the same text.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
+
+#include "phalanx/ops/backend.h"
 
 namespace phalanx::ops {
 
-enum class FaultKind : std::uint8_t {
-  kTarget,          // cross_entropy: a target that is no id of the vocabulary
-  kPosition,        // add_positions: a position outside the table
-  kRotaryPosition,  // rotate: likewise
-  kDistinctRows     // sparse_embedding_gradient: a row for which there is no slot left
-};
-
 struct Fault {
-  FaultKind kind = FaultKind::kTarget;
+  std::size_t op = 0;      // its number in OpList
   std::int64_t row = 0;    // of the operand
   std::int64_t value = 0;  // that was found there
   std::int64_t limit = 0;  // values are from 0 to less than this
@@ -28,39 +22,28 @@ struct Fault {
   friend bool operator==(const Fault&, const Fault&) = default;
 };
 
-// "cross_entropy: target 7 of a vocabulary of 5".
+// "cross_entropy: target 7 of a vocabulary of 5". InternalError for an op that finds no faults.
 std::string text_of(const Fault& fault);
 // Throws InternalError with the text: batches are checked where they are read.
 [[noreturn]] void fail(const Fault& fault);
 
-inline void expect_in_range(FaultKind kind, std::int64_t row, std::int64_t value,
-                            std::int64_t limit) {
+template <typename Op>
+void expect_in_range(std::int64_t row, std::int64_t value, std::int64_t limit) {
   if (value < 0 || value >= limit) [[unlikely]] {
-    fail({.kind = kind, .row = row, .value = value, .limit = limit});
+    fail({.op = number_in<Op>(OpList()), .row = row, .value = value, .limit = limit});
   }
 }
 
-// A word of a device's memory has the row in its high and the value in its low 32 bits. Kernels
-// lower it by an atomic minimum: the smallest row stays, with its value, in whatever order threads
-// come. Each kind and limit has a word of its own.
-inline constexpr std::uint64_t kNoFault = ~std::uint64_t{0};
-constexpr std::uint64_t fault_word(std::int64_t row, std::int32_t value) {
-  return (static_cast<std::uint64_t>(row) << 32) | static_cast<std::uint32_t>(value);
-}
+// The words in a device's memory. Kernels lower each by an atomic minimum, so that of several
+// faults one stays, the same in whatever order threads come: the first in OpList, then the smallest
+// row. All begin with the op and the row; the second ends with the value, the third with the limit.
+//   words[0] = op << 40 | row
+//   words[1] = op << 56 | row << 32 | value, as 32 bits with a sign
+//   words[2] = op << 56 | row << 32 | limit
+// Rows from 2^24 on count as 2^24 - 1 in the second and the third.
+using FaultWords = std::array<std::uint64_t, 3>;
+inline constexpr FaultWords kNoFault = {~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}};
 
-// Which word is whose: the host's part of a device's words.
-class FaultTable {
- public:
-  static constexpr std::size_t kWords = 64;
-
-  // The number of the word for ops of this kind with this limit. InternalError if there are more
-  // than kWords.
-  std::size_t word_of(FaultKind kind, std::int64_t limit);
-  // What the words say, as read back: of several faults that of the first word. Nothing: no fault.
-  std::optional<Fault> first_fault(std::span<const std::uint64_t> words) const;
-
- private:
-  std::vector<Fault> words_;  // kind and limit
-};
+std::optional<Fault> fault_in(const FaultWords& words);
 
 }  // namespace phalanx::ops

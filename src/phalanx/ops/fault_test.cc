@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/test_support.h"
@@ -20,31 +20,36 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Faults, AWordKeepsTheSmallestRowWithItsValue) {
-  FaultTable table;
-  const std::size_t small = table.word_of(FaultKind::kTarget, 5);
-  const std::size_t positions = table.word_of(FaultKind::kPosition, 5);
-  EXPECT_NE(small, positions);
-  EXPECT_EQ(table.word_of(FaultKind::kTarget, 5), small);
-  EXPECT_NE(table.word_of(FaultKind::kTarget, 6), small);
-  std::array<std::uint64_t, FaultTable::kWords> words{};
-  words.fill(kNoFault);
-  EXPECT_EQ(table.first_fault(words), std::nullopt);
-  // A negative value is not smaller than that of an earlier row.
-  words[positions] = std::min(fault_word(7, -1), fault_word(3, 9));
-  EXPECT_EQ(table.first_fault(words), (Fault{FaultKind::kPosition, 3, 9, 5}));
-  words[positions] = fault_word(7, -1);
-  EXPECT_EQ(table.first_fault(words), (Fault{FaultKind::kPosition, 7, -1, 5}));
-  words[small] = fault_word(8, 5);
-  EXPECT_EQ(table.first_fault(words), (Fault{FaultKind::kTarget, 8, 5, 5}));
+// As a kernel does, in any order.
+void note(FaultWords& words, const Fault& fault) {
+  const std::uint64_t key = (fault.op << 24) | static_cast<std::uint64_t>(fault.row);
+  const auto low = [](std::int64_t n) { return static_cast<std::uint32_t>(n); };
+  words[0] =
+      std::min(words[0], (std::uint64_t{fault.op} << 40) | static_cast<std::uint64_t>(fault.row));
+  words[1] = std::min(words[1], (key << 32) | low(fault.value));
+  words[2] = std::min(words[2], (key << 32) | low(fault.limit));
 }
 
-TEST(Faults, ThereAreAsManyWordsAsTheTableSays) {
-  FaultTable table;
-  for (std::size_t i = 0; i < FaultTable::kWords; ++i) {
-    EXPECT_EQ(table.word_of(FaultKind::kTarget, static_cast<std::int64_t>(i)), i);
-  }
-  EXPECT_THAT(error_of([&] { table.word_of(FaultKind::kPosition, 1); }), HasSubstr("more than 64"));
+TEST(Faults, OfSeveralOneStaysWhole) {
+  constexpr std::size_t kLoss = number_in<CrossEntropy>(OpList());
+  constexpr std::size_t kTurn = number_in<Rotate>(OpList());
+  static_assert(kTurn < kLoss);
+  const std::vector<Fault> faults = {
+      {kLoss, 1, 9, 8}, {kTurn, 7, -1, 5}, {kTurn, 3, 6, 5}, {kLoss, 0, -3, 8}, {kTurn, 4, 5, 5}};
+  FaultWords words = kNoFault;
+  EXPECT_EQ(fault_in(words), std::nullopt);
+  note(words, faults[0]);
+  EXPECT_EQ(fault_in(words), faults[0]);
+  note(words, faults[1]);
+  EXPECT_EQ(fault_in(words), faults[1]);
+  for (const Fault& fault : faults) note(words, fault);
+  EXPECT_EQ(fault_in(words), faults[2]);
+  EXPECT_EQ(text_of(faults[2]), "rotate: position 6 of a table of 5");
+}
+
+TEST(Faults, AnOpThatFindsNoneHasNoText) {
+  EXPECT_THAT(error_of<InternalError>([] { text_of({.op = 0, .row = 2}); }),
+              HasSubstr("row 2 of op 0, which finds none"));
 }
 
 // Each op with one bad number in row 3 of [2, 2] rows.

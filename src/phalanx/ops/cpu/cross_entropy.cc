@@ -368,7 +368,7 @@ void expect_tokens(const Tensor& targets, const Tensor& mask, std::int64_t vocab
   for (std::int64_t r = 0; r < targets.count(); ++r) {
     const std::int32_t target = target_of[r];
     const bool ignored = factor_of != nullptr && factor_of[r] == 0.0F;
-    if (!ignored) ops::expect_in_range(ops::FaultKind::kTarget, r, target, vocabulary);
+    if (!ignored) ops::expect_in_range<ops::CrossEntropy>(r, target, vocabulary);
   }
 }
 

@@ -165,7 +165,7 @@ HWY_EXPORT(sparse_embedding_join);
 void execute(CpuDevice& device, const ops::AddPositions& op, const Tensor& /*scratch*/) {
   std::int64_t row = 0;
   for (const std::int32_t id : op.ids.span<std::int32_t>()) {
-    ops::expect_in_range(ops::FaultKind::kPosition, row++, id, op.table.shape[0]);
+    ops::expect_in_range<ops::AddPositions>(row++, id, op.table.shape[0]);
   }
   HWY_DYNAMIC_DISPATCH(add_positions)(device, op);
 }
@@ -180,7 +180,7 @@ void execute(CpuDevice& device, const ops::SparseEmbeddingGradient& op, const Te
     if (row < 0 || row >= op.slots.shape[0]) continue;
     std::int32_t& slot = slots[static_cast<std::size_t>(row)];
     if (slot >= 0) continue;
-    ops::expect_in_range(ops::FaultKind::kDistinctRows, row, count, op.rows.shape[0]);
+    ops::expect_in_range<ops::SparseEmbeddingGradient>(row, count, op.rows.shape[0]);
     rows[static_cast<std::size_t>(count)] = static_cast<std::int32_t>(row);
     slot = count++;
   }

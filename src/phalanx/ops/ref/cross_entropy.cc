@@ -14,7 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Whether a row counts; if so, its target must be a token.
 bool counts(const Array& mask, const Integers& targets, std::int64_t row, std::int64_t vocabulary) {
   if (!mask.values.empty() && mask(row) == 0.0) return false;
-  ops::expect_in_range(ops::FaultKind::kTarget, row, targets(row), vocabulary);
+  ops::expect_in_range<ops::CrossEntropy>(row, targets(row), vocabulary);
   return true;
 }
 

@@ -34,8 +34,7 @@ void execute(RefDevice& /*device*/, const ops::AddPositions& op, const Tensor& /
   Array out(x.shape);
   for (std::int64_t s = 0; s < x.shape[0]; ++s) {
     for (std::int64_t b = 0; b < x.shape[1]; ++b) {
-      ops::expect_in_range(ops::FaultKind::kPosition, s * x.shape[1] + b, ids(s, b),
-                           table.shape[0]);
+      ops::expect_in_range<ops::AddPositions>(s * x.shape[1] + b, ids(s, b), table.shape[0]);
       for (std::int64_t i = 0; i < x.shape[2]; ++i) {
         const double sum = round_to(op.out.dtype, x(s, b, i) + table(ids(s, b), i));
         out(s, b, i) = sum;
