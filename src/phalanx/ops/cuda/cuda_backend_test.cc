@@ -148,6 +148,26 @@ std::string order_name(const testing::TestParamInfo<QueueOrder>& instance) {
   constexpr std::array<const char*, 3> kNames = {"First", "Last", "Any"};
   return kNames[static_cast<std::size_t>(instance.param)];
 }
+// The first row of those that are wrong, once.
+TEST_P(CudaBackendTest, FaultsInDataHaveTheTextOfTheProcessor) {
+  Arena arena("numbers", 16 << 10, *memory_);
+  Arena workspace("workspace", 256 << 10, *memory_);
+  Context context{.backend = *backend_, .workspace = workspace};
+  const Tensor table = arena.allocate(DType::kF32, {5, 8});
+  const Tensor ids = arena.allocate(DType::kI32, {6, 1});
+  const Tensor x = arena.allocate(DType::kF32, {6, 1, 8});
+  const std::array<std::int32_t, 6> wrong = {1, 4, 7, 0, -3, 5};
+  backend_->upload(compute_, ids, std::as_bytes(std::span(wrong)));
+  ops::add_positions(context,
+                     {.out = x, .x = x, .table = table, .ids = ids, .dropout = {}, .rows = {}});
+  const auto text = [](Backend& backend, phalanx::Queue queue) {
+    return error_of<InternalError>([&] { backend.throw_faults(queue); });
+  };
+  EXPECT_THAT(text(*backend_, compute_),
+              testing::HasSubstr("add_positions: position 7 of a table of 5 (row 2)"));
+  EXPECT_EQ(text(*backend_, compute_), "no error");
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, CudaBackendTest,
                          testing::Values(QueueOrder::kFirst, QueueOrder::kLast, QueueOrder::kAny),
                          order_name);
