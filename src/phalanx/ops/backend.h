@@ -118,6 +118,10 @@ class Backend : public WorkspaceSizes {
   virtual bool passed(Event event) = 0;
   virtual void wait_host(Event event) = 0;
 
+  // Where kernels have noted faults in data (ops/fault.h): waits for the queue, and throws the
+  // error that a host throws at once, as all backends on the host do.
+  virtual void throw_faults(Queue /*queue*/) {}
+
  private:
   virtual void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) = 0;
 };

@@ -49,6 +49,7 @@ std::optional<StepResult> EvaluationRun::run() {
     program_.executor->run(context(), rank_.arenas()["saved"], settings(), *this, hooks);
   }
   if (stop_ && stop_->end(context())) return std::nullopt;
+  context().backend.throw_faults(context().queue);
   losses_.sum_over_ranks();
   StepResult result;
   result.losses = losses_.read(0, 1);

@@ -91,6 +91,7 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
     cuda::wait(of().queue(queue), of().events().mark_of(event));
   }
   bool passed(Event event) override { return cuda::passed(of().events().mark_of(event)); }
+  void throw_faults(phalanx::Queue queue) override { of().throw_faults(queue); }
   void wait_host(Event event) override { cuda::wait_host(of().events().mark_of(event)); }
 
  private:

@@ -12,7 +12,7 @@ namespace phalanx {
 // A queue of the device for every StreamKind. UnavailableError without driver or device.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 
-// For plans.
+// For plans. The sizes are sizes_of() a device.
 std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes);
 
 }  // namespace phalanx

@@ -50,14 +50,21 @@ class CudaDevice {
   UploadRing& uploads() { return uploads_; }
   ReadBlocks& reads() { return *reads_; }
   EventRing& events() { return events_; }
+  // What kernels have found wrong in data so far is an InternalError, and forgotten. Waits for the
+  // queue.
+  void throw_faults(phalanx::Queue queue);
 
  private:
   struct QueueState {
     Queue queue;
     std::unique_ptr<Lt> lt;
   };
+  // Gives back what the constructor took.
+  void close() noexcept;
+
   int number_;
   CudaSizes sizes_;
+  std::byte* faults_ = nullptr;  // ops::FaultWords
   std::array<QueueState, kStreamKinds> queues_;
   UploadRing uploads_;
   std::shared_ptr<ReadBlocks> reads_;

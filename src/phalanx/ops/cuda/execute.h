@@ -14,6 +14,7 @@ namespace phalanx::cuda {
 struct CudaSizes {
   std::int64_t product_workspace_bytes = 0;  // Lt::workspace_bytes()
 };
+CudaSizes sizes_of(int device);
 
 // Ops without an overload need no scratch.
 template <typename Op>
