@@ -65,6 +65,8 @@ class DeviceMemory final : public ArenaMemory {
       if (!arenas_.contains(arena)) continue;
       Tensor tensor;
       std::memcpy(static_cast<void*>(&tensor), &op[at], sizeof tensor);
+      // Bytes between the members of an op may hold anything.
+      if (tensor.space != MemorySpace::kDevice) continue;
       tensor = inside(tensor);
       std::memcpy(&op[at], &tensor, sizeof tensor);
     }
@@ -102,7 +104,8 @@ class TestDevice final : public Backend {
 
   MemorySpace space() const override { return MemorySpace::kDevice; }
   std::int64_t workspace_bytes_of_op(std::size_t number, const void* op) const override {
-    return kernels_->workspace_bytes_of_op(number, op);
+    const auto inside = brought_inside(number, op);
+    return kernels_->workspace_bytes_of_op(number, inside.data());
   }
   void upload(Queue queue, const Tensor& to, std::span<const std::byte> from) override {
     kernels_->upload(queue, memory_.inside(to), from);
@@ -125,13 +128,19 @@ class TestDevice final : public Backend {
 
  private:
   void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) override {
-    static constexpr auto kRunners = op_runners(ops::OpList());
-    const OpRunner& runner = kRunners[number];
-    std::vector<std::max_align_t> room(runner.size / sizeof(std::max_align_t) + 1);
-    std::memcpy(room.data(), op, runner.size);
-    memory_.bring_inside(std::as_writable_bytes(std::span(room)).first(runner.size));
-    runner.run(*kernels_, queue, room.data(), memory_.inside(scratch));
+    const auto inside = brought_inside(number, op);
+    kRunners[number].run(*kernels_, queue, inside.data(), memory_.inside(scratch));
   }
+  // A copy of the op with the tensors that the device knows.
+  std::vector<std::max_align_t> brought_inside(std::size_t number, const void* op) const {
+    const std::size_t size = kRunners[number].size;
+    std::vector<std::max_align_t> room(size / sizeof(std::max_align_t) + 1);
+    std::memcpy(room.data(), op, size);
+    memory_.bring_inside(std::as_writable_bytes(std::span(room)).first(size));
+    return room;
+  }
+
+  static constexpr auto kRunners = op_runners(ops::OpList());
 
   DeviceMemory& memory_;
   std::unique_ptr<Backend> kernels_;
