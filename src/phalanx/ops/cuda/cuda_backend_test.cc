@@ -156,10 +156,13 @@ TEST_P(CudaBackendTest, FaultsInDataHaveTheTextOfTheProcessor) {
   const Tensor table = arena.allocate(DType::kF32, {5, 8});
   const Tensor ids = arena.allocate(DType::kI32, {6, 1});
   const Tensor x = arena.allocate(DType::kF32, {6, 1, 8});
+  const RowCoordinates rows{.sample = arena.allocate(DType::kI64, {6, 1}),
+                            .position = arena.allocate(DType::kI32, {6, 1}),
+                            .document = arena.allocate(DType::kI32, {6, 1})};
   const std::array<std::int32_t, 6> wrong = {1, 4, 7, 0, -3, 5};
   backend_->upload(compute_, ids, std::as_bytes(std::span(wrong)));
   ops::add_positions(context,
-                     {.out = x, .x = x, .table = table, .ids = ids, .dropout = {}, .rows = {}});
+                     {.out = x, .x = x, .table = table, .ids = ids, .dropout = {}, .rows = rows});
   const auto text = [](Backend& backend, phalanx::Queue queue) {
     return error_of<InternalError>([&] { backend.throw_faults(queue); });
   };
