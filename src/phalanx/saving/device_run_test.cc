@@ -182,8 +182,10 @@ TEST_F(DeviceRunTest, ASnapshotInMemoryHoldsWhatTheDeviceHas) {
       PlacedRank placed(setup, world, on_device);
       placed.rank().initialise();
       const std::vector<InputCopy> copies;
-      MemorySnapshots snapshots(setup.config.run, placed.rank(),
-                                {.local_rank = world.rank(), .epoch_prefix = start}, copies);
+      MemorySnapshots snapshots(
+          setup.config.run, placed.rank(),
+          {.local_rank = world.rank(), .epoch_prefix = start, .iteration = 0, .loaded = {}},
+          copies);
       snapshots.after(1, [] { return testing_support::example_manifest(1); });
     });
     const CheckpointReader memory(files_in_memory(files, start + ".m0"));
