@@ -41,12 +41,22 @@ void add_sorted(const CudaContext& context, const IdRows& rows, const TypedRows&
   const bool packed = can_pack(sums) && can_pack(rows.columns, dy);
   with_storage("embedding_gradient", dy.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    using Instance = EmbeddingGradientKernel<T>;
-    launch<Instance>(
+    const GradientParams<T> params{as<float>(sums.data),
+                                   sums.stride,
+                                   as<const T>(dy),
+                                   rows.columns,
+                                   keys,
+                                   rows.rows,
+                                   slots,
+                                   new_slots,
+                                   packed};
+    launch<RareIdsKernel<T>>(context.queue,
+                             {ceil_div(rows.rows, RareIdsKernel<T>::kWarps),
+                              ceil_div(rows.columns, RareIdsKernel<T>::kColumns)},
+                             params);
+    launch<FrequentIdsKernel<T>>(
         context.queue,
-        {ceil_div(rows.rows, Instance::kWarps), ceil_div(rows.columns, Instance::kColumns)},
-        {as<float>(sums.data), sums.stride, as<const T>(dy), rows.columns, keys, rows.rows, slots,
-         new_slots, packed});
+        {rows.rows / kFrequent, ceil_div(rows.columns, FrequentIdsKernel<T>::kColumns)}, params);
   });
 }
 

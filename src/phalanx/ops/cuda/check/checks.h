@@ -17,6 +17,7 @@ struct ExactCheck {
 std::vector<ExactCheck> member_checks();
 std::vector<ExactCheck> kernel_checks();
 std::vector<ExactCheck> embedding_checks();
+std::vector<ExactCheck> position_checks();
 // Queues, marks, graphs, copies by rows.
 std::vector<ExactCheck> driver_checks();
 
@@ -28,6 +29,7 @@ struct ApproximateCheck {
 };
 std::vector<ApproximateCheck> approximate_checks();
 std::vector<ApproximateCheck> loss_checks();
+ApproximateCheck rotary_table_check();
 
 // Something that takes time: the work of one call.
 struct Rate {

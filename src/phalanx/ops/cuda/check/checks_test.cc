@@ -17,6 +17,7 @@
 #include "phalanx/cuda/emulated/sanitizer_test_support.h"
 #include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/check/expected.h"
+#include "phalanx/ops/cuda/embedding.h"
 #include "phalanx/ops/cuda/fault-inl.h"
 #include "phalanx/ops/cuda/norm.h"
 #include "tests/paths.h"
@@ -136,6 +137,59 @@ TEST(CudaNorms, PlacesAreRows) {
   EXPECT_EQ(by_place[1], by_row[1]);
   EXPECT_EQ(by_place[2], spread(by_row[2]));
   EXPECT_EQ(by_place[3], by_row[3]);
+}
+
+// Of ids with 1 to 700 rows, which warps and blocks add: the bits of a loop over the rows.
+TEST(CudaEmbeddings, GradientsAddRowsInOrder) {
+  constexpr std::int64_t kRows = 2000;
+  constexpr std::int64_t kTable = 90;
+  Workbench bench(0, kBenchBytes);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t columns : {std::int64_t{264}, std::int64_t{13}}) {
+      bench.clear();
+      std::vector<std::int32_t> ids;
+      for (const float x : bench.uniform_floats(kRows, 0, 1)) {
+        ids.push_back(3 + static_cast<std::int32_t>(x * x * x * x * (kTable - 1)));
+        // The frequent ids are not the first ones.
+        if (ids.size() % 40 == 7) ids.back() = static_cast<std::int32_t>(ids.size() % 3);
+      }
+      const TypedAddress dy = bench.uniform(type, kRows * columns, -1, 1);
+      const TypedAddress dtable = bench.uniform(DType::kF32, kTable * columns, -1, 1);
+      const std::vector<float> rows = bench.read_floats(dy, kRows * columns);
+      std::vector<float> expected = bench.read_floats(dtable, kTable * columns);
+      const IdRows batch{bench.upload(ids), kRows, columns};
+      const SparseSlots sparse{
+          .slots = bench.upload(std::vector<std::int32_t>(kTable, -1)),
+          .rows = reinterpret_cast<std::int32_t*>(bench.output(DType::kI32, kTable).at),
+          .count = bench.upload(std::vector<std::int32_t>{0}),
+          .most = kTable,
+          .values = {bench.output(DType::kF32, kTable * columns), columns}};
+      embedding_gradient(bench.context(), batch, {{dtable, columns}, kTable, 0}, dy);
+      sparse_embedding_gradient(bench.context(), batch, sparse, kTable, 0, dy);
+
+      std::vector<std::int32_t> slots(kTable, -1);
+      std::vector<float> values;
+      for (std::size_t r = 0; r < ids.size(); ++r) {
+        if (ids[r] >= kTable) continue;
+        const auto id = static_cast<std::size_t>(ids[r]);
+        const float* row = rows.data() + r * static_cast<std::size_t>(columns);
+        if (slots[id] < 0) {
+          slots[id] = static_cast<std::int32_t>(values.size()) / static_cast<std::int32_t>(columns);
+          values.insert(values.end(), row, row + columns);
+        } else {
+          float* value = values.data() + slots[id] * columns;
+          for (std::int64_t i = 0; i < columns; ++i) value[i] += row[i];
+        }
+        float* sum = expected.data() + id * static_cast<std::size_t>(columns);
+        for (std::int64_t i = 0; i < columns; ++i) sum[i] += row[i];
+      }
+      EXPECT_EQ(bench.read_floats(dtable, kTable * columns), expected);
+      std::vector<float> found = bench.read_floats(sparse.values.data, kTable * columns);
+      found.resize(values.size());
+      EXPECT_EQ(found, values);
+    }
+  }
+  EXPECT_EQ(take_races(), 0);
 }
 
 // Rows whose number is negative are at fault.

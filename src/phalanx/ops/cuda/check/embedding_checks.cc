@@ -21,8 +21,9 @@ std::vector<std::int32_t> frequent_ids(Workbench& bench, std::int64_t n, std::in
                                        std::int64_t table_rows) {
   std::vector<std::int32_t> ids;
   for (const float x : bench.uniform_floats(n, 0, 1)) {
-    ids.push_back(static_cast<std::int32_t>(static_cast<float>(first_row) - 2.0F +
+    ids.push_back(static_cast<std::int32_t>(static_cast<float>(first_row) +
                                             x * x * x * static_cast<float>(table_rows + 4)));
+    if (ids.size() % 9 == 5) ids.back() = static_cast<std::int32_t>(first_row) - 1;
   }
   return ids;
 }

@@ -16,6 +16,8 @@
 #include "phalanx/ops/cuda/optimizer.h"
 #include "phalanx/ops/cuda/random.h"
 #include "phalanx/ops/cuda/reduce.h"
+#include "phalanx/ops/cuda/relative_bias.h"
+#include "phalanx/ops/cuda/rotary.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -232,6 +234,58 @@ void embedding_rates(Workbench& bench, std::int64_t bytes, const Measure& measur
   }
 }
 
+void position_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  const std::int64_t batch = 4;
+  const std::int64_t heads = 32;
+  const std::int64_t width = 128;
+  const std::int64_t rows = std::min<std::int64_t>(bytes / 4 / (batch * heads * width * 2), 8192);
+  if (rows > 0) {
+    const std::int64_t n = rows * batch * heads * width;
+    std::vector<std::int32_t> positions;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      positions.insert(positions.end(), batch, static_cast<std::int32_t>(r));
+    }
+    RotateCall call;
+    call.x = {numbers(bench, DType::kBF16, n), batch * heads * width, heads * width, 0, width};
+    call.y = call.x;
+    call.rows = rows;
+    call.batch = batch;
+    call.heads = heads;
+    call.width = width;
+    call.position = bench.upload(positions);
+    call.position_row_stride = batch;
+    call.position_sample_stride = 1;
+    call.table = floats(bench, rows * width);
+    call.positions = rows;
+    call.dimensions = width;
+    for (const bool interleaved : {false, true}) {
+      call.interleaved = interleaved;
+      measure({fmt::format("rotary positions bf16 in place{}", interleaved ? ", interleaved" : ""),
+               4.0 * static_cast<double>(n), 0, [=] { rotate(context, call); }});
+    }
+    bench.clear();
+  }
+  const std::int64_t length = 2048;
+  const std::int64_t n = 16 * length * length;
+  if (n * 8 > bytes) return;
+  const std::vector<std::int32_t> begins = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  RelativeBiasCall call;
+  call.heads = 16;
+  call.queries = length;
+  call.keys = length;
+  call.table_heads = 16;
+  call.bucket_begins = begins;
+  const TypedAddress table = numbers(bench, DType::kBF16, 512);
+  float* dtable = floats(bench, 512);
+  float* bias = floats(bench, n);
+  measure({"relative bias, 16 heads of 2,048 x 2,048", 4.0 * static_cast<double>(n), 0,
+           [=] { relative_bias_forward(context, call, bias, table); }});
+  measure({"relative bias backward, 16 heads of 2,048 x 2,048", 4.0 * static_cast<double>(n), 0,
+           [=] { relative_bias_backward(context, call, dtable, bias); }});
+  bench.clear();
+}
+
 // The gradient reads the logits twice, which is counted.
 void loss_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   const auto& context = bench.context();
@@ -317,6 +371,7 @@ void for_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   sum_rates(bench, bytes, measure);
   embedding_rates(bench, bytes, measure);
   loss_rates(bench, bytes, measure);
+  position_rates(bench, bytes, measure);
   product_rates(bench, bytes, measure);
 }
 
