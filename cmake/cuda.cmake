@@ -4,10 +4,21 @@
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/phalanx/cuda)
 file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/ops/cuda/check/*.cc)
-list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device)\\.cc$")
+list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device|/interface)\\.cc$")
 file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/ops/cuda/check/*.cu)
 # Lines for nvcc in kernels, which another compiler does not know.
 set(cuda_flags -Wno-unknown-pragmas)
+
+# A shared object that exports one function, whatever its libraries would, and has all that it calls.
+function(phalanx_cuda_object name)
+  set(exports ${PROJECT_SOURCE_DIR}/src/phalanx/ops/cuda/exports.map)
+  target_link_options(${name} PRIVATE LINKER:--version-script=${exports})
+  # A sanitizer's functions are those of the program.
+  if(NOT PHALANX_SANITIZE)
+    target_link_options(${name} PRIVATE LINKER:-z,defs)
+  endif()
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${exports})
+endfunction()
 
 if(PHALANX_TESTS)
   # No sanitizer looks at the machine, the driver and their fibers: they tell it what they do.
@@ -29,6 +40,12 @@ if(PHALANX_TESTS)
   # Kernels have a million threads a second: unoptimised ones a quarter of it.
   target_compile_options(cuda_emulated PRIVATE ${cuda_flags} -O1)
   target_link_libraries(cuda_emulated PUBLIC phalanx_cuda phalanx_ops PRIVATE phalanx_options)
+
+  # As the program opens it (ops/cuda_library.h).
+  add_library(phalanx_cuda_emulated MODULE src/phalanx/ops/cuda/interface.cc)
+  target_link_libraries(phalanx_cuda_emulated PRIVATE cuda_emulated phalanx_options)
+  phalanx_cuda_object(phalanx_cuda_emulated)
+  add_dependencies(ops_test phalanx_cuda_emulated)
 
   file(GLOB sources CONFIGURE_DEPENDS src/phalanx/ops/cuda/*_test.cc)
   phalanx_test(cuda_kernels_test ${sources} LIBS phalanx_ops phalanx_ops_reference)
@@ -77,9 +94,7 @@ foreach(source ${cuda_kernels})
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 file(GLOB cuda_device CONFIGURE_DEPENDS src/phalanx/cuda/device/*.cc)
-# What the check needs of base and no more: it is carried to a machine that has a driver and little else.
-add_library(cuda_device_library STATIC EXCLUDE_FROM_ALL ${cuda_host} ${cuda_device} ${device_objects}
-            src/phalanx/base/error.cc src/phalanx/base/dtype.cc src/phalanx/base/numeric.cc src/phalanx/base/philox.cc)
+add_library(cuda_device_library STATIC EXCLUDE_FROM_ALL ${cuda_host} ${cuda_device} ${device_objects})
 set_target_properties(cuda_device_library PROPERTIES OUTPUT_NAME phalanx_cuda LINKER_LANGUAGE CXX)
 target_include_directories(cuda_device_library PUBLIC src)
 target_include_directories(cuda_device_library SYSTEM PRIVATE ${cuda_toolkit}/include)
@@ -88,10 +103,19 @@ target_compile_definitions(cuda_device_library PRIVATE PHALANX_CUDA_TOOLKIT)
 # What tools read of compile_commands.json are the flags of all other files.
 set_target_properties(cuda_device_library PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
 target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
-add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
+# What the check needs of base and no more: it is carried to a machine that has a driver and little else.
+add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc
+            src/phalanx/base/error.cc src/phalanx/base/dtype.cc src/phalanx/base/numeric.cc src/phalanx/base/philox.cc)
 target_compile_options(check_device PRIVATE ${cuda_flags})
 target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a
                       ${CMAKE_DL_LIBS} Threads::Threads rt)
 target_link_options(check_device PRIVATE -static-libstdc++ -static-libgcc)
 set_target_properties(check_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} EXPORT_COMPILE_COMMANDS OFF)
-add_custom_target(cuda_device DEPENDS check_device)
+# As the program opens it.
+add_library(phalanx_cuda_object MODULE EXCLUDE_FROM_ALL src/phalanx/ops/cuda/interface.cc)
+target_compile_options(phalanx_cuda_object PRIVATE ${cuda_flags})
+target_link_libraries(phalanx_cuda_object PRIVATE cuda_device_library phalanx_ops phalanx_options
+                      ${cuda_toolkit}/lib64/libcudart_static.a ${CMAKE_DL_LIBS} Threads::Threads rt)
+phalanx_cuda_object(phalanx_cuda_object)
+set_target_properties(phalanx_cuda_object PROPERTIES OUTPUT_NAME phalanx_cuda EXPORT_COMPILE_COMMANDS OFF)
+add_custom_target(cuda_device DEPENDS check_device phalanx_cuda_object)

@@ -17,8 +17,10 @@ class CudaLanguageModel : public testing::TestWithParam<LanguageModel> {
 };
 
 TEST_P(CudaLanguageModel, LearnsAsOnTheProcessorInEveryOrder) {
-  const TrainingResult device = train_in_all_orders(training());
-  const double tolerance = GetParam().storage == DType::kF32 ? 1e-5 : 2e-3;
+  const bool is_f32 = GetParam().storage == DType::kF32;
+  const TrainingResult device =
+      train_in_all_orders(training(), is_f32 ? Seeds::kThree : Seeds::kOne);
+  const double tolerance = is_f32 ? 1e-5 : 2e-3;
   expect_processors_losses(training(), device, tolerance);
 }
 

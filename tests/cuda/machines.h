@@ -74,8 +74,10 @@ struct DeviceOrder {
 
 // The training on the emulated device, in arenas of the planned size.
 TrainingResult train_on_device(const Training& training, const DeviceOrder& order);
-// In three orders of queues, three seeds each: what all gave alike; a failure where they did not.
-TrainingResult train_in_all_orders(const Training& training);
+// In three orders of queues: what all gave alike; a failure where they did not. With three seeds
+// each, or one each and three at night.
+enum class Seeds : std::uint8_t { kOne, kThree };
+TrainingResult train_in_all_orders(const Training& training, Seeds seeds = Seeds::kThree);
 // The losses of both, and the memory of the device's arenas, which is what was planned.
 void expect_processors_losses(const Training& training, const TrainingResult& device,
                               double tolerance);

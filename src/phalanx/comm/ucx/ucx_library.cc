@@ -1,15 +1,13 @@
 #include "phalanx/comm/ucx/ucx_library.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/shared_object.h"
 
 namespace phalanx::ucx {
 namespace {
@@ -40,25 +38,11 @@ void set_environment() {
   for (const auto& [name, value] : kSettings) setenv(name, value, 0);
 }
 
-// Where to look: beside the program; one folder above (for tests); where it is installed.
 void* open_library() {
   set_environment();
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  std::string reason;
-  for (const char* folder : {".", "..", "../lib", "../lib/phalanx"}) {
-    const auto path = program / folder / kLibrary;
-    if (!std::filesystem::exists(path, error)) continue;
-    // Never closed: UCX's threads and handlers live until the process ends.
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
-    reason = dlerror();
-  }
-  if (!reason.empty()) throw SystemError("The transport between processes: {}", reason);
-  throw SystemError(
-      "The transport between processes: {} is not beside the program, in {}, nor in its ../lib; "
-      "build target phalanx_ucx or install it with the program, or train with the threads of one "
-      "process (--nproc)",
-      kLibrary, program.string());
+  return open_shared_object(kLibrary, "The transport between processes",
+                            "build target phalanx_ucx or install it with the program, or train "
+                            "with the threads of one process (--nproc)");
 }
 
 void* library() {
@@ -71,8 +55,7 @@ void* library() {
 void open_ucx() { library(); }
 
 std::unique_ptr<Wire> make_wire(const std::string& transports, const std::string& devices) {
-  const auto make = reinterpret_cast<MakeWire>(dlsym(library(), kMakeWire));
-  if (make == nullptr) throw SystemError("{}: {}", kLibrary, dlerror());
+  const auto make = reinterpret_cast<MakeWire>(function_of(library(), kLibrary, kMakeWire));
   try {
     return std::unique_ptr<Wire>(make(transports.c_str(), devices.c_str()));
   } catch (const std::runtime_error& error) {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "phalanx/base/progress.h"
 #include "phalanx/ops/cuda/cuda_device.h"
 
 namespace phalanx {
@@ -15,17 +14,21 @@ namespace {
 // What the host reads at a time, while the next piece is copied.
 constexpr std::int64_t kReadPiece = std::int64_t{1} << 20;
 
+using Note = void (*)() noexcept;
+
 struct Device {
   std::unique_ptr<CudaDevice> body;
+  Note note;
 };
 
 // What execute() takes for a device: a queue of one.
 struct DeviceQueue {
   CudaContext context;
+  Note note;
 };
 
 DeviceQueue device_on(Device& device, phalanx::Queue queue) {
-  return {device.body->context(queue)};
+  return {device.body->context(queue), device.note};
 }
 
 template <typename Op>
@@ -39,7 +42,7 @@ void execute(DeviceQueue& queue, const Op& op, const Tensor& scratch) {
   queue.context.scratch_bytes = scratch.bytes();
   queue.context.op = ops::number_in<Op>(ops::OpList());
   execute(queue.context, op);
-  note_progress();
+  queue.note();
 }
 
 void check_bytes(const char* what, const Tensor& tensor, std::size_t bytes) {
@@ -52,7 +55,7 @@ void check_bytes(const char* what, const Tensor& tensor, std::size_t bytes) {
 
 class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
  public:
-  explicit CudaBackend(int number) : DispatchTo({std::make_unique<CudaDevice>(number)}) {}
+  CudaBackend(int number, Note note) : DispatchTo({std::make_unique<CudaDevice>(number), note}) {}
 
   MemorySpace space() const override { return MemorySpace::kDevice; }
 
@@ -81,7 +84,7 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
       auto next = piece(begin + kReadPiece);
       const std::span<const std::byte> bytes = current->wait();
       std::memcpy(destination.data() + begin, bytes.data(), bytes.size());
-      note_progress();
+      device().note();
       current = std::move(next);
     }
   }
@@ -92,7 +95,10 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
   }
   bool passed(Event event) override { return cuda::passed(of().events().mark_of(event)); }
   void throw_faults(phalanx::Queue queue) override { of().throw_faults(queue); }
-  void wait_host(Event event) override { cuda::wait_host(of().events().mark_of(event)); }
+  void wait_host(Event event) override {
+    cuda::wait_host(of().events().mark_of(event));
+    device().note();
+  }
 
  private:
   CudaDevice& of() { return *device().body; }
@@ -101,8 +107,8 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<Backend> make_cuda_backend(int device) {
-  return std::make_unique<cuda::CudaBackend>(device);
+std::unique_ptr<Backend> make_cuda_backend(int device, void (*note)() noexcept) {
+  return std::make_unique<cuda::CudaBackend>(device, note);
 }
 
 std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes) {

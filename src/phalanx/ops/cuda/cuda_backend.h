@@ -9,8 +9,9 @@
 
 namespace phalanx {
 
-// A queue of the device for every StreamKind. UnavailableError without driver or device.
-std::unique_ptr<Backend> make_cuda_backend(int device);
+// A queue of the device for every StreamKind. `note` is called after every op and wait.
+// UnavailableError without driver or device.
+std::unique_ptr<Backend> make_cuda_backend(int device, void (*note)() noexcept);
 
 // For plans. The sizes are sizes_of() a device.
 std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/base/progress.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/cuda/emulated/driver_control.h"
 #include "phalanx/ops/cuda/cuda_device.h"
@@ -21,7 +22,7 @@ class CudaBackendTest : public testing::TestWithParam<QueueOrder> {
     reset_driver();
     set_queue_order(GetParam(), 3);
     memory_ = device_memory(0);
-    backend_ = make_cuda_backend(0);
+    backend_ = make_cuda_backend(0, note_progress);
   }
   ~CudaBackendTest() override {
     backend_.reset();
@@ -178,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, CudaBackendTest,
 TEST(CudaBackend, NeedsADevice) {
   reset_driver();
   set_device_count(0);
-  EXPECT_THAT(error_of<UnavailableError>([] { make_cuda_backend(0); }),
+  EXPECT_THAT(error_of<UnavailableError>([] { make_cuda_backend(0, note_progress); }),
               testing::HasSubstr("there is no CUDA device 0"));
   reset_driver();
 }

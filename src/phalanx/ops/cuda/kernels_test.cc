@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "phalanx/base/progress.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/cuda/emulated/driver_control.h"
 #include "phalanx/cuda/emulated/machine.h"
@@ -34,7 +35,7 @@ class CudaKernels : public testing::TestWithParam<std::string> {
   // `every_type` is false: of each row one type, in turn.
   template <typename Check>
   void for_each_row(bool every_type, const Check& check) {
-    backend_ = make_cuda_backend(0);
+    backend_ = make_cuda_backend(0, note_progress);
     memory_ = device_memory(0);
     int rows = 0;
     for (const ops::Case& row : ops::make_case_table().tests) {

@@ -1,0 +1,19 @@
+// What a shared object with the CUDA backend exports.
+
+#include "phalanx/ops/cuda/cuda_backend.h"
+#include "phalanx/ops/cuda/device_memory.h"
+#include "phalanx/ops/cuda_library.h"
+
+extern "C" __attribute__((visibility("default"))) const phalanx::CudaInterface*
+phalanx_cuda_interface(int version) {
+  using namespace phalanx;
+  static constexpr CudaInterface kInterface = {
+      .device_count = cuda::device_count,
+      .facts = cuda::facts,
+      .device_memory = cuda::device_memory,
+      .pinned_memory = cuda::pinned_memory,
+      .backend = make_cuda_backend,
+      .workspace_sizes = [](int device) { return cuda_workspace_sizes(cuda::sizes_of(device)); },
+  };
+  return version == kCudaInterfaceVersion ? &kInterface : nullptr;
+}
