@@ -176,7 +176,7 @@ TEST_F(ProgramTest, BadSettingsNameTheFlags) {
       "--max-position-embeddings 8 --micro-batch-size 1 --vocab-size 10";
   expect_error("plan gpt " + size, 78, "--num-attention-heads");
   expect_error("plan gpt " + size + " --hidden-size 12 --matmul-precision bf16", 78, "--bf16");
-  expect_error("plan gpt " + size + " --hidden-size 12 --device cuda", 78, "--device");
+  expect_error("plan gpt " + size + " --hidden-size 12 --device tpu", 78, "--device");
   expect_error("dataset info --data-path nothing", 66, "nothing.idx");
   expect_error("checkpoint info nothing", 66, "nothing");
   expect_error("tokenize --vocab-file a.json --merge-file b.txt", 66, "a.json");

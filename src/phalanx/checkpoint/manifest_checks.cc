@@ -95,8 +95,9 @@ void check_manifest(const Manifest& manifest, bool has_parts, const std::string&
     check_files(manifest, files, path);
   }
   constexpr std::array<std::string_view, 5> kPrecisions = {"auto", "fp32", "bf16", "amx", "amx2"};
-  if (std::ranges::find(kPrecisions, manifest.matmul_precision) == kPrecisions.end()) {
-    throw DataError("{}: 'matmul_precision' must be auto, fp32, bf16, amx or amx2", path);
+  if (std::ranges::find(kPrecisions, manifest.matmul_precision) == kPrecisions.end() &&
+      !manifest.matmul_precision.starts_with("cuda-")) {
+    throw DataError("{}: 'matmul_precision' must be auto, fp32, bf16, amx, amx2 or cuda-...", path);
   }
 }
 

@@ -72,7 +72,6 @@ struct PlanCall {
   TrainConfig config;
   bool json = false;
   bool all_ranks = false;
-  std::string device = "cpu";
   std::string cpu_target;
   std::string svg;
   std::string compare;
@@ -123,8 +122,6 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
              .help = "Ranks to plan for; they need not fit on this machine",
              .range = from_to(1, 1048576)},
             &config.layout.world_size);
-  flags.add({.name = "--device", .help = "The kind of machine to plan for", .choices = "cpu"},
-            &call.device);
   flags.add({.name = "--cpu-target",
              .help = "The processor to plan for, by the instructions that kernels use, with usual "
                      "caches; not given: this machine's, with its own",
@@ -151,6 +148,11 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
 // The kernels of this machine, or of the target that is named.
 DeviceChoice kernels_of(const PlanCall& call) {
   const ModelConfig& model = call.config.model;
+  if (const auto place = cuda_place(call.config.layout.device, 0)) {
+    DeviceChoice kernels;
+    kernels.cuda = place;
+    return kernels;
+  }
   if (call.cpu_target.empty()) {
     return {cpu::choose_products(model.matmul_precision, model.bf16).products};
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "phalanx/cuda/driver.h"
 #include "phalanx/ops/backend.h"
@@ -29,6 +30,8 @@ struct CudaInterface {
   // `note` is called after every op and wait (base/progress.h). UnavailableError without the
   // device.
   std::unique_ptr<Backend> (*backend)(int device, void (*note)() noexcept);
+  // The family of its products, which a checkpoint records: "cuda-sm90-lt130100".
+  std::string (*products)(int device);
   // Of the backend on this device, for a plan.
   std::unique_ptr<const WorkspaceSizes> (*workspace_sizes)(int device);
 };

@@ -1,16 +1,29 @@
 #include "phalanx/ops/device_choice.h"
 
+#include "phalanx/base/progress.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/meta/meta_backend.h"
 
 namespace phalanx {
 
+std::optional<CudaPlace> cuda_place(std::string_view name, int device) {
+  if (name == "cpu") return std::nullopt;
+  PHALANX_CHECK(name == "cuda" || name == "cuda-emulated", "--device {}", name);
+  return CudaPlace{name == "cuda" ? CudaMachine::kDevice : CudaMachine::kEmulated, device};
+}
+
 std::unique_ptr<Backend> DeviceChoice::make_backend(std::int64_t threads) const {
+  if (cuda) return cuda_interface(cuda->machine).backend(cuda->device, note_progress);
   return make_cpu_backend(static_cast<int>(threads), products);
 }
 
 std::unique_ptr<Backend> DeviceChoice::make_planning_backend(std::int64_t threads) const {
+  if (cuda) return make_meta_backend(cuda_interface(cuda->machine).workspace_sizes(cuda->device));
   return make_meta_backend(cpu_workspace_sizes({static_cast<int>(threads), products, processor}));
+}
+
+std::unique_ptr<ArenaMemory> DeviceChoice::make_memory() const {
+  return cuda ? cuda_interface(cuda->machine).device_memory(cuda->device) : nullptr;
 }
 
 }  // namespace phalanx

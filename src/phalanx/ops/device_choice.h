@@ -3,20 +3,34 @@
 // not know which devices there are.
 
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/cpu/device.h"
+#include "phalanx/ops/cuda_library.h"
 
 namespace phalanx {
+
+struct CudaPlace {
+  CudaMachine machine = CudaMachine::kDevice;
+  int device = 0;
+};
+// Of --device: cpu (nothing), cuda or cuda-emulated.
+std::optional<CudaPlace> cuda_place(std::string_view name, int device);
 
 struct DeviceChoice {
   cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
   // What is planned for; it computes on this machine's processor.
   cpu::Processor processor = cpu::this_processor();
+  // Computes there instead.
+  std::optional<CudaPlace> cuda = {};
 
   std::unique_ptr<Backend> make_backend(std::int64_t threads) const;
-  // Takes the scratch that make_backend(threads) takes on `processor`.
+  // Takes the scratch that make_backend(threads) takes on `processor` or on the CUDA device.
   std::unique_ptr<Backend> make_planning_backend(std::int64_t threads) const;
+  // Of its arenas, if that is not the host's memory; it must outlive them.
+  std::unique_ptr<ArenaMemory> make_memory() const;
 };
 
 }  // namespace phalanx

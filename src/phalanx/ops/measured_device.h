@@ -2,6 +2,7 @@
 // The device of a run, as its first rank chose and measured it. Code that only passes or prints it
 // needs no header of a device.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,12 +14,22 @@ namespace phalanx {
 struct MeasuredDevice {
   cpu::ProductChoice products;
   cpu::Peak peak;  // of the threads of a host's ranks, as many as there are cores
+  // Where the ranks compute, if that is not the processor.
+  struct Cuda {
+    CudaPlace place;
+    std::string name;      // "NVIDIA H100 80GB HBM3"
+    std::string products;  // the family: "cuda-sm90-lt130100"
+    double flops = 0.0;    // per second, of a large product in the run's storage type
+  };
+  std::optional<Cuda> cuda = {};
 
-  DeviceChoice choice() const { return {products.products}; }
-  std::string_view products_name() const { return products.name(); }
+  DeviceChoice choice() const;
+  std::string_view products_name() const { return cuda ? cuda->products : products.name(); }
   // Per second, of a host.
-  double peak_flops() const { return 1e9 * peak.of(products.products); }
-  double instruction_peak_flops() const { return 1e9 * peak.of_instruction(products.products); }
+  double peak_flops() const { return cuda ? cuda->flops : 1e9 * peak.of(products.products); }
+  double instruction_peak_flops() const {
+    return cuda ? cuda->flops : 1e9 * peak.of_instruction(products.products);
+  }
   // For people: the family of products with the reason, and the peak rates.
   std::string products_text() const;
   std::string peak_text() const;
@@ -26,5 +37,7 @@ struct MeasuredDevice {
 
 // `requested` is --matmul-precision; ConfigError as choose_products() (cpu/precision.h) says.
 MeasuredDevice measure_device(std::string_view requested, bool stores_bf16, int threads);
+// UnavailableError without such a device. Products are of operands of `storage`.
+MeasuredDevice measure_device(const CudaPlace& place, DType storage);
 
 }  // namespace phalanx

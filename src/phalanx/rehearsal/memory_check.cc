@@ -111,4 +111,21 @@ void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const Availab
                                        both(arena_bytes, available), remedy));
 }
 
+std::int64_t device_bytes(const MemoryPlan& plan) {
+  std::int64_t bytes = 0;
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    if (!kMemoryRows[row].is_on_host) bytes += plan.bytes.rows[row];
+  }
+  return bytes;
+}
+
+void check_device_memory(const TrainConfig& config, const MemoryPlan& plan, std::int64_t free) {
+  const std::int64_t needed = device_bytes(plan);
+  if (needed <= free) return;
+  report(config.run.allow_overcommit,
+         fmt::format("the rank needs {} of the device's memory, of which {} are free; give {}",
+                     format_bytes(needed), format_bytes(free),
+                     what_to_do(largest_rows(plan, config), config)));
+}
+
 }  // namespace phalanx

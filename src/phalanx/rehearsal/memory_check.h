@@ -16,6 +16,10 @@ namespace phalanx {
 // --allow-overcommit a warning.
 void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, std::int64_t needed,
                   int ranks, const AvailableMemory& available);
+// The same for the memory of a device on which one rank computes, of which `free` bytes are free.
+void check_device_memory(const TrainConfig& config, const MemoryPlan& plan, std::int64_t free);
+// What a plan has in the memory of the rank's device, if that is not the host.
+std::int64_t device_bytes(const MemoryPlan& plan);
 // The same for inference, whose arenas have these bytes. `remedy`: "Give ..., or ...".
 void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
                   std::string_view remedy);

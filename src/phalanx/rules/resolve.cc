@@ -31,6 +31,30 @@ void check_precision(const ModelConfig& m) {
   }
 }
 
+// One rank computes on one CUDA device.
+void check_device(const TrainConfig& c) {
+  const LayoutConfig& l = c.layout;
+  if (l.device == "cpu") return;
+  if (l.world_size > 1) {
+    throw ConfigError(
+        "--device {}: {} ranks would exchange tensors of devices, which needs NCCL and is not "
+        "there yet: give one rank, or --device cpu",
+        l.device, l.world_size);
+  }
+  if (c.model.matmul_precision != "auto") {
+    throw ConfigError("--matmul-precision {} is of processors: leave it out with --device {}",
+                      c.model.matmul_precision, l.device);
+  }
+  for (const auto& [flag, directory] :
+       {std::pair<std::string_view, std::string>{"--offload-optimizer-to", l.offload_optimizer_to},
+        {"--offload-parameters-to", l.offload_parameters_to},
+        {"--offload-activations-to", l.offload_activations_to}}) {
+    if (directory.empty()) continue;
+    throw ConfigError("{} {}: files hold states of processors alone: leave it out with --device {}",
+                      flag, directory, l.device);
+  }
+}
+
 // Sums of sizes that follow from these must fit into 64 bits; a larger model is a typing error.
 void check_size(const TrainConfig& c) {
   const ModelConfig& m = c.model;
@@ -140,6 +164,7 @@ void resolve(TrainConfig& config, bool for_training) {
   });
   const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
   faults.hold([&] { check_precision(config.model); });
+  faults.hold([&] { check_device(config); });
   if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
   faults.hold([&] { check_offload(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });

@@ -148,9 +148,30 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   return keeps_schedule ? stored_schedule(manifest) : asked;
 }
 
+void check_products(const TrainConfig& config, const Manifest& manifest,
+                    std::string_view products) {
+  const std::string& then = manifest.matmul_precision;
+  if (config.run.finetune || then == "auto" || then == products) return;
+  const std::string difference = fmt::format(
+      "this run's products are {}, the checkpoint of iteration {} was made with {}: "
+      "others make other bits",
+      products, manifest.iteration, then);
+  if (!is_allowed_to_change(config.run, "--matmul-precision")) {
+    throw ConfigError(
+        "{}; give --finetune to start a new run from its weights, or --allow-changed "
+        "matmul-precision",
+        difference);
+  }
+  log_warning("{}", difference);
+}
+
 std::string resumed_precision(const TrainConfig& config, const Manifest& manifest) {
   const std::string& asked = config.model.matmul_precision;
   const std::string& then = manifest.matmul_precision;
+  if (then.starts_with("cuda-")) {
+    check_products(config, manifest, "those of a processor");
+    return asked;
+  }
   if (!config.model.bf16 || config.run.finetune || then == "auto" || asked == then) return asked;
   const bool is_possible = cpu::has_products(then);
   if (asked == "auto" && is_possible) return then;

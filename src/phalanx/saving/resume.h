@@ -21,6 +21,10 @@ bool is_allowed_to_change(const RunConfig& run, std::string_view flag);
 // With --finetune only the shapes and the tokenizer must agree.
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest);
 
+// ConfigError where the checkpoint was made with another family of products than `products`; with
+// --allow-changed matmul-precision a warning.
+void check_products(const TrainConfig& config, const Manifest& manifest, std::string_view products);
+
 // The value of --matmul-precision for a run that resumes: the checkpoint's family. ConfigError
 // where the flag names another one or this processor does not have the family; with --allow-changed
 // matmul-precision the flag's family and a warning.

@@ -104,6 +104,7 @@ struct LayoutConfig {
 
   std::int64_t sum_block_size = kSumBlock;  // ranks whose values are added from left to right
 
+  std::string device = "cpu";         // where ranks compute: cpu, cuda, cuda-emulated
   std::int64_t threads_per_rank = 0;  // 0: the machine's cores divided by its ranks
   std::string threads_reason;         // how resolve() chose threads_per_rank, for the log
   bool no_cpu_affinity = false;       // ranks are bound to no cores

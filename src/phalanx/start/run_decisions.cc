@@ -176,6 +176,17 @@ DecidedRun decide(const TrainConfig& config, RankRunner& runner,
   start.directory.emplace(start.config.run, start.checkpoint.get(), std::move(job),
                           start.decisions.name);
   start.decisions.identity = start.directory->identity();
+  const RankPlace& here = runner.places()[static_cast<std::size_t>(runner.own_ranks().front())];
+  if (const auto place = cuda_place(start.config.layout.device, here.local_rank)) {
+    const ModelConfig& model = start.config.model;
+    const DType storage = model.bf16 ? DType::kBF16 : model.fp16 ? DType::kF16 : DType::kF32;
+    start.decisions.device = measure_device(*place, storage);
+    if (start.checkpoint) {
+      check_products(start.config, start.checkpoint->manifest(),
+                     start.decisions.device.products_name());
+    }
+    return start;
+  }
   std::string requested = start.config.model.matmul_precision;
   if (start.checkpoint) {
     requested = resumed_precision(start.config, start.checkpoint->manifest());

@@ -142,6 +142,13 @@ void RunSetup::plan_memory(RankRunner& runner) {
   for (const RankFacts& facts : ranks) traffic.push_back(facts.disk);
   disk = disk_step(config.layout, traffic,
                    [&](int rank) { return places[static_cast<std::size_t>(rank)].host; });
+  if (device.cuda) {
+    // One rank, of one process.
+    const MemoryPlan& plan = plans.front().memory;
+    const CudaPlace& place = device.cuda->place;
+    check_device_memory(config, plan, cuda_interface(place.machine).facts(place.device).free_bytes);
+    needed -= device_bytes(plan);
+  }
   if (here.local_rank == 0)
     check_memory(config, plans, needed, here.local_size, available_memory());
 }

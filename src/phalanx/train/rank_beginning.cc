@@ -9,11 +9,11 @@
 namespace phalanx {
 
 RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& backend,
-                         bool from_checkpoint, const StopToken& stop) {
+                         ArenaMemory& memory, bool from_checkpoint, const StopToken& stop) {
   const int rank = world.rank();
   const int threads = static_cast<int>(setup.config.layout.threads_per_rank);
   const MemoryPlan& plan = setup.plan_of(rank);
-  RankArenas arenas(plan.bytes);
+  RankArenas arenas(plan.bytes, memory);
   arenas.folders = open_folders(setup.config.layout, setup.name, rank, [&] {
     if (stop() != 0) throw StoppedEarly{};
   });
@@ -22,7 +22,7 @@ RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& ba
   if (!setup.config.run.allow_overcommit) {
     Context context{.backend = backend, .workspace = arenas["workspace"], .recorder = nullptr};
     populate_arenas(world, context, setup.places, arenas.all(), {.threads = threads});
-  } else if (from_checkpoint) {
+  } else if (from_checkpoint && is_host(memory.space())) {
     // With --allow-overcommit the team's first write takes the memory. But a checkpoint is loaded
     // by one thread, so the team takes the memory that is loaded into now.
     for (const MemoryRow row :

@@ -9,7 +9,7 @@ namespace phalanx {
 
 // The planned arenas and the folders of files. StoppedEarly where a signal comes meanwhile.
 RankArenas arenas_of_run(const RunSetup& setup, Communicator& world, Backend& backend,
-                         bool from_checkpoint, const StopToken& stop);
+                         ArenaMemory& memory, bool from_checkpoint, const StopToken& stop);
 
 // The run's snapshots in memory. The setup must outlive them.
 MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank);

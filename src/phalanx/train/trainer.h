@@ -67,6 +67,7 @@ class Trainer {
   StepTimers timers_;
   RankCommunicators ranks_;
   const MemoryPlan& plan_;
+  std::unique_ptr<ArenaMemory> memory_;  // of the arenas; null: the host's
   std::unique_ptr<Backend> backend_;
   RankArenas arenas_;
   HighWaterCheck high_water_;

@@ -1,9 +1,12 @@
 #include "phalanx/ops/cuda/cuda_device.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <exception>
 #include <optional>
 
+#include "phalanx/ops/cuda/cuda_backend.h"
 #include "phalanx/ops/fault.h"
 
 namespace phalanx::cuda {
@@ -19,6 +22,11 @@ constexpr int kNoFaultByte = 0xff;
 }  // namespace
 
 CudaSizes sizes_of(int device) { return {.product_workspace_bytes = Lt(device).workspace_bytes()}; }
+
+std::string products_of(int device) {
+  const Facts its = facts(device);
+  return fmt::format("cuda-sm{}{}-lt{}", its.major, its.minor, Lt(device).version());
+}
 
 Event EventRing::record(Queue queue) {
   if (static_cast<int>(places_.size()) <= next_) {

@@ -10,15 +10,55 @@
 
 namespace phalanx::cuda {
 
+// X(Op) for every op that has kernels. A plan of another one is refused.
+// clang-format off
+#define PHALANX_CUDA_OPS(X) \
+  X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) \
+  X(BiasGradient) X(NormForward) X(NormApply) X(NormBackward) \
+  X(BiasActivationForward) X(BiasActivationBackward) X(GatedActivationForward) \
+  X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
+  X(BiasDropoutResidual) X(DropoutBackward) X(EmbeddingForward) X(AddPositions) \
+  X(EmbeddingGradient) X(SparseEmbeddingGradient) X(SparseEmbeddingJoin) \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) \
+  X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
+  X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
+  X(LabelMask) X(LossSeed) X(LossAccumulate) X(Adam) X(Sgd) X(SquareSum) \
+  X(ZeroCount) X(Total) X(GradientFactor) X(Fill) X(Copy) X(Accumulate) \
+  X(Scale) X(Normal)
+// clang-format on
+
 // What scratch sizes depend on besides shapes.
 struct CudaSizes {
   std::int64_t product_workspace_bytes = 0;  // Lt::workspace_bytes()
 };
 CudaSizes sizes_of(int device);
 
+template <typename Op>
+constexpr std::string_view op_name() {
+#define PHALANX_OP_NAME(Name) #Name,
+  constexpr std::string_view kNames[] = {PHALANX_OPS(PHALANX_OP_NAME)};
+#undef PHALANX_OP_NAME
+  return kNames[ops::number_in<Op>(ops::OpList())];
+}
+
+template <typename Op>
+inline constexpr bool kHasKernels = false;
+#define PHALANX_CUDA_HAS(Op) \
+  template <>                \
+  inline constexpr bool kHasKernels<ops::Op> = true;
+PHALANX_CUDA_OPS(PHALANX_CUDA_HAS)
+#undef PHALANX_CUDA_HAS
+
+template <typename Op>
+[[noreturn]] void refuse_without_kernels() {
+  throw ConfigError("no CUDA kernel computes the op {} yet: a processor does (--device cpu)",
+                    op_name<Op>());
+}
+
 // Ops without an overload need no scratch.
 template <typename Op>
 std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const Op& /*op*/) {
+  if constexpr (!kHasKernels<Op>) refuse_without_kernels<Op>();
   return 0;
 }
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearForward& op);
@@ -34,64 +74,12 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasF
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasBackward& op);
 
 template <typename Op>
-constexpr std::string_view op_name() {
-#define PHALANX_OP_NAME(Name) #Name,
-  constexpr std::string_view kNames[] = {PHALANX_OPS(PHALANX_OP_NAME)};
-#undef PHALANX_OP_NAME
-  return kNames[ops::number_in<Op>(ops::OpList())];
-}
-
-// An op without an overload has no kernels yet.
-template <typename Op>
 [[noreturn]] void execute(const CudaContext& /*context*/, const Op& /*op*/) {
-  throw InternalError("no CUDA kernel computes the op {}", op_name<Op>());
+  refuse_without_kernels<Op>();
 }
 
 #define PHALANX_CUDA_EXECUTE(Op) void execute(const CudaContext& context, const ops::Op& op);
-PHALANX_CUDA_EXECUTE(LinearForward)
-PHALANX_CUDA_EXECUTE(LinearInputGradient)
-PHALANX_CUDA_EXECUTE(LinearWeightGradient)
-PHALANX_CUDA_EXECUTE(BiasGradient)
-PHALANX_CUDA_EXECUTE(NormForward)
-PHALANX_CUDA_EXECUTE(NormApply)
-PHALANX_CUDA_EXECUTE(NormBackward)
-PHALANX_CUDA_EXECUTE(BiasActivationForward)
-PHALANX_CUDA_EXECUTE(BiasActivationBackward)
-PHALANX_CUDA_EXECUTE(GatedActivationForward)
-PHALANX_CUDA_EXECUTE(GatedActivationBackward)
-PHALANX_CUDA_EXECUTE(TanhForward)
-PHALANX_CUDA_EXECUTE(TanhBackward)
-PHALANX_CUDA_EXECUTE(BiasDropoutResidual)
-PHALANX_CUDA_EXECUTE(DropoutBackward)
-PHALANX_CUDA_EXECUTE(EmbeddingForward)
-PHALANX_CUDA_EXECUTE(AddPositions)
-PHALANX_CUDA_EXECUTE(EmbeddingGradient)
-PHALANX_CUDA_EXECUTE(SparseEmbeddingGradient)
-PHALANX_CUDA_EXECUTE(SparseEmbeddingJoin)
-PHALANX_CUDA_EXECUTE(AttentionForward)
-PHALANX_CUDA_EXECUTE(AttentionDelta)
-PHALANX_CUDA_EXECUTE(AttentionBackward)
-PHALANX_CUDA_EXECUTE(RelativeBiasForward)
-PHALANX_CUDA_EXECUTE(RelativeBiasBackward)
-PHALANX_CUDA_EXECUTE(RotaryTable)
-PHALANX_CUDA_EXECUTE(Rotate)
-PHALANX_CUDA_EXECUTE(CrossEntropy)
-PHALANX_CUDA_EXECUTE(CrossEntropyStatistics)
-PHALANX_CUDA_EXECUTE(VocabularyParallelCrossEntropy)
-PHALANX_CUDA_EXECUTE(LabelMask)
-PHALANX_CUDA_EXECUTE(LossSeed)
-PHALANX_CUDA_EXECUTE(LossAccumulate)
-PHALANX_CUDA_EXECUTE(Adam)
-PHALANX_CUDA_EXECUTE(Sgd)
-PHALANX_CUDA_EXECUTE(SquareSum)
-PHALANX_CUDA_EXECUTE(ZeroCount)
-PHALANX_CUDA_EXECUTE(Total)
-PHALANX_CUDA_EXECUTE(GradientFactor)
-PHALANX_CUDA_EXECUTE(Fill)
-PHALANX_CUDA_EXECUTE(Copy)
-PHALANX_CUDA_EXECUTE(Accumulate)
-PHALANX_CUDA_EXECUTE(Scale)
-PHALANX_CUDA_EXECUTE(Normal)
+PHALANX_CUDA_OPS(PHALANX_CUDA_EXECUTE)
 #undef PHALANX_CUDA_EXECUTE
 
 }  // namespace phalanx::cuda

@@ -13,6 +13,7 @@ phalanx_cuda_interface(int version) {
       .device_memory = cuda::device_memory,
       .pinned_memory = cuda::pinned_memory,
       .backend = make_cuda_backend,
+      .products = cuda::products_of,
       .workspace_sizes = [](int device) { return cuda_workspace_sizes(cuda::sizes_of(device)); },
   };
   return version == kCudaInterfaceVersion ? &kInterface : nullptr;
