@@ -336,7 +336,7 @@ struct AttentionForwardKernel : AttentionTile {
                    in.width, in.packed, right);
       t.sync();
       if (row(t) < queries) multiply(t, weights, right, static_cast<int>(pairs.keys), out);
-      t.sync();
+      // The barrier of any() comes before the next use of shared memory.
     }
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
@@ -488,7 +488,6 @@ struct AttentionQueryGradientKernel : AttentionTile {
                    in.packed, right);
       t.sync();
       if (row(t) < queries) multiply(t, weights, right, static_cast<int>(pairs.keys), sum);
-      t.sync();
     }
     store(t, sum, in.scale, queries, chunk, in.width,
           p.dquery + first_query * p.dquery_heads.row + p.dquery_heads.at(b, h, in.of_group),
@@ -555,7 +554,6 @@ struct AttentionKeyGradientKernel : AttentionTile {
           multiply(t, weights, left, static_cast<int>(pairs.queries), dvalue);
           multiply(t, dweights, right, static_cast<int>(pairs.queries), dkey);
         }
-        t.sync();
       }
     }
     store(t, dkey, in.scale, keys, chunk, in.width,

@@ -1,6 +1,7 @@
 #include "phalanx/ops/cuda/attention.h"
 
 #include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/attention_mma-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
 
@@ -67,6 +68,18 @@ void attention_forward(const CudaContext& context, const AttentionCall& call,
   with_storage("attention_forward", call.query.data.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const AttentionOperands<T> in = operands_of<T>(call);
+    if constexpr (!std::is_same_v<T, float>) {
+      // Tensor cores take rows of whole chunks of 16 bytes.
+      if (in.packed && call.width % 8 == 0 && call.width <= 128) {
+        const auto run = [&](auto width) {
+          launch<AttentionMmaForwardKernel<T, decltype(width)::value>>(
+              context.queue, {ceil_div(call.queries, kSide), call.heads, call.batch},
+              {in, as<T>(out.data), heads_of(out), lse});
+        };
+        if (call.width <= 64) return run(std::integral_constant<int, 64>());
+        return run(std::integral_constant<int, 128>());
+      }
+    }
     launch<AttentionForwardKernel<T>>(
         context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
         {in, as<T>(out.data), heads_of(out), lse});
