@@ -1,7 +1,7 @@
 #include "phalanx/ops/cuda/attention.h"
 
 #include "phalanx/ops/cuda/attention-inl.h"
-#include "phalanx/ops/cuda/attention_mma-inl.h"
+#include "phalanx/ops/cuda/attention_mma_backward-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
 
@@ -61,6 +61,19 @@ AttentionOperands<T> operands_of(const AttentionCall& call) {
   return in;
 }
 
+// Calls use(the width of rows in shared memory) where tensor cores take the operands: 16-bit rows
+// of whole chunks of 16 bytes, up to 128 columns.
+template <typename T, typename Use>
+bool with_tensor_cores(const AttentionOperands<T>& in, const Use& use) {
+  if (std::is_same_v<T, float> || !in.packed || in.width % 8 != 0 || in.width > 128) return false;
+  if (in.width <= 64) {
+    use(std::integral_constant<int, 64>());
+  } else {
+    use(std::integral_constant<int, 128>());
+  }
+  return true;
+}
+
 }  // namespace
 
 void attention_forward(const CudaContext& context, const AttentionCall& call,
@@ -68,18 +81,14 @@ void attention_forward(const CudaContext& context, const AttentionCall& call,
   with_storage("attention_forward", call.query.data.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const AttentionOperands<T> in = operands_of<T>(call);
-    if constexpr (!std::is_same_v<T, float>) {
-      // Tensor cores take rows of whole chunks of 16 bytes.
-      if (in.packed && call.width % 8 == 0 && call.width <= 128) {
-        const auto run = [&](auto width) {
-          launch<AttentionMmaForwardKernel<T, decltype(width)::value>>(
-              context.queue, {ceil_div(call.queries, kSide), call.heads, call.batch},
-              {in, as<T>(out.data), heads_of(out), lse});
-        };
-        if (call.width <= 64) return run(std::integral_constant<int, 64>());
-        return run(std::integral_constant<int, 128>());
+    const bool done = with_tensor_cores<T>(in, [&](auto width) {
+      if constexpr (!std::is_same_v<T, float>) {
+        launch<AttentionMmaForwardKernel<T, decltype(width)::value>>(
+            context.queue, {ceil_div(call.queries, kSide), call.heads, call.batch},
+            {in, as<T>(out.data), heads_of(out), lse});
       }
-    }
+    });
+    if (done) return;
     launch<AttentionForwardKernel<T>>(
         context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
         {in, as<T>(out.data), heads_of(out), lse});
@@ -110,13 +119,31 @@ void attention_backward(const CudaContext& context, const AttentionCall& call,
     in.packed = in.packed && packs(backward.dout);
     const AttentionGradients<T> of{as<const T>(backward.dout.data), heads_of(backward.dout),
                                    backward.lse, backward.delta};
-    launch<AttentionKeyGradientKernel<T>>(
-        context.queue, {ceil_div(call.keys, kSide), call.groups * in.chunks, call.batch},
-        {in, of, as<T>(backward.dkey.data), as<T>(backward.dvalue.data), heads_of(backward.dkey),
-         heads_of(backward.dvalue)});
-    launch<AttentionQueryGradientKernel<T>>(
-        context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
-        {in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)});
+    const typename AttentionKeyGradientKernel<T>::Params keys{in,
+                                                              of,
+                                                              as<T>(backward.dkey.data),
+                                                              as<T>(backward.dvalue.data),
+                                                              heads_of(backward.dkey),
+                                                              heads_of(backward.dvalue)};
+    const typename AttentionQueryGradientKernel<T>::Params queries{
+        in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)};
+    const std::int64_t key_tiles = ceil_div(call.keys, kSide);
+    const std::int64_t query_tiles = ceil_div(call.queries, kSide);
+    const bool done = with_tensor_cores<T>(in, [&](auto width) {
+      if constexpr (!std::is_same_v<T, float>) {
+        constexpr int kWidth = decltype(width)::value;
+        launch<AttentionMmaKeyGradientKernel<T, kWidth>>(
+            context.queue, {key_tiles, call.groups, call.batch}, keys);
+        launch<AttentionMmaQueryGradientKernel<T, kWidth>>(
+            context.queue, {query_tiles, call.heads, call.batch}, queries);
+      }
+    });
+    if (!done) {
+      launch<AttentionKeyGradientKernel<T>>(context.queue,
+                                            {key_tiles, call.groups * in.chunks, call.batch}, keys);
+      launch<AttentionQueryGradientKernel<T>>(
+          context.queue, {query_tiles, call.heads * in.chunks, call.batch}, queries);
+    }
     if (backward.dbias == nullptr) return;
     launch<AttentionBiasGradientKernel<T>>(
         context.queue, {ceil_div(call.keys, kSide), ceil_div(call.queries, kSide), call.heads},

@@ -132,13 +132,16 @@ struct AttentionMmaForwardKernel {
     t.sync();
     for (int w = 0; w < 4; ++w) widen(bounds_of_warps[w]);
 
-    std::uint32_t query_parts[kWidth / 16][4];
-#pragma unroll
-    for (int k = 0; k < kWidth / 16; ++k) {
+    const auto load_queries = [&](int k, std::uint32_t(&parts)[4]) {
       const int matrix = t.lane() / 8;
-      t.ldmatrix_x4(query_parts[k], chunk_at(queries, 16 * t.warp() + matrix % 2 * 8 + t.lane() % 8,
-                                             2 * k + matrix / 2));
-    }
+      t.ldmatrix_x4(parts, chunk_at(queries, 16 * t.warp() + matrix % 2 * 8 + t.lane() % 8,
+                                    2 * k + matrix / 2));
+    };
+    // There are registers for narrow rows; wide ones are read again.
+    constexpr int kKept = kWidth <= 64 ? kWidth / 16 : 1;
+    std::uint32_t query_parts[kKept][4];
+#pragma unroll
+    for (int k = 0; k < kKept; ++k) load_queries(k, query_parts[k]);
 
     float largest[2] = {-attention_infinity(), -attention_infinity()};
     float sums[2] = {};
@@ -186,14 +189,16 @@ struct AttentionMmaForwardKernel {
       float scores[8][4] = {};
 #pragma unroll
       for (int k = 0; k < kWidth / 16; ++k) {
+        if constexpr (kKept == 1) load_queries(k, query_parts[0]);
+        const std::uint32_t(&left)[4] = query_parts[kKept == 1 ? 0 : k];
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
           std::uint32_t parts[4];
           const int matrix = t.lane() / 8;
           t.ldmatrix_x4(parts,
                         chunk_at(keys, 16 * n + matrix / 2 * 8 + t.lane() % 8, 2 * k + matrix % 2));
-          t.template mma<T>(scores[2 * n], query_parts[k], parts[0], parts[1]);
-          t.template mma<T>(scores[2 * n + 1], query_parts[k], parts[2], parts[3]);
+          t.template mma<T>(scores[2 * n], left, parts[0], parts[1]);
+          t.template mma<T>(scores[2 * n + 1], left, parts[2], parts[3]);
         }
       }
       float most[2] = {largest[0], largest[1]};

@@ -231,7 +231,7 @@ std::vector<ApproximateCheck> attention_checks() {
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     const double rounding = type == DType::kBF16 ? 0x1p-6 : type == DType::kF16 ? 0x1p-9 : 0.0;
     for (const AttentionCase& c :
-         {AttentionCase{130, 2, 2, 1, 64, 0.1, false}, AttentionCase{70, 2, 2, 2, 72, 0.1, true}}) {
+         {AttentionCase{130, 1, 2, 1, 64, 0.1, false}, AttentionCase{70, 2, 2, 2, 72, 0.1, true}}) {
       checks.push_back({fmt::format("attention {} of {} rows, width {}{}", name_of(type), c.length,
                                     c.width, c.bias ? ", bias" : ""),
                         [=](Workbench& bench) { return AttentionCheck(bench, c, type).error(); },

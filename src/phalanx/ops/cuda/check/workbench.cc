@@ -6,18 +6,12 @@
 #include "phalanx/cuda/simt.h"
 
 namespace phalanx::cuda {
-namespace {
-
-constexpr std::int64_t kScratchBytes = std::int64_t{40} << 20;
-
-}  // namespace
-
-Workbench::Workbench(int device, std::int64_t bytes)
+Workbench::Workbench(int device, std::int64_t bytes, std::int64_t scratch_bytes)
     : bytes_(bytes), memory_(allocate(device, bytes)) {
   context_.device = device;
   context_.queue = make_queue(device);
-  context_.scratch = allocate(device, kScratchBytes);
-  context_.scratch_bytes = kScratchBytes;
+  context_.scratch = allocate(device, scratch_bytes);
+  context_.scratch_bytes = scratch_bytes;
 }
 
 Workbench::~Workbench() {

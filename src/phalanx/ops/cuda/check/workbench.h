@@ -13,8 +13,8 @@ namespace phalanx::cuda {
 
 class Workbench {
  public:
-  // `bytes` of device memory for the operands of a check.
-  Workbench(int device, std::int64_t bytes);
+  // `bytes` of device memory for the operands of a check, and scratch memory beside them.
+  Workbench(int device, std::int64_t bytes, std::int64_t scratch_bytes = std::int64_t{40} << 20);
   ~Workbench();
   Workbench(const Workbench&) = delete;
   Workbench& operator=(const Workbench&) = delete;
