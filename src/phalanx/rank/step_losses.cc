@@ -145,13 +145,22 @@ void StepLosses::sum_losses_over_ranks() const {
 }
 
 std::vector<LossResult> StepLosses::read(std::int64_t first_update, std::int64_t updates) const {
+  // All at once: a device is waited for once.
+  std::vector<double> numbers(static_cast<std::size_t>(memory_.sums.count()));
+  context_.backend.read_back(context_.queue, memory_.sums,
+                             std::as_writable_bytes(std::span(numbers)));
+  const auto number = [&](std::size_t loss, Part which, std::int64_t update) {
+    const Tensor scalar = part(loss, which, update);
+    return numbers[static_cast<std::size_t>((scalar.offset - memory_.sums.offset) /
+                                            size_of(scalar.dtype))];
+  };
   std::vector<LossResult> results;
   for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
     double sum = 0.0;
     double count = 0.0;
     for (std::int64_t u = first_update; u < first_update + updates; ++u) {
-      sum += read_scalar(context_, part(loss, Part::kSum, u));
-      count += read_scalar(context_, part(loss, Part::kCount, u));
+      sum += number(loss, Part::kSum, u);
+      count += number(loss, Part::kCount, u);
     }
     // Training divides by all microbatches, also by those that are masked throughout.
     if (memory_.averages_microbatches && !program_.executor->program().forward_only) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "phalanx/pipeline/executor.h"
+#include "phalanx/rank/later_scalar.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/rank/step_losses.h"
 #include "phalanx/rank/stop_agreement.h"
@@ -76,6 +77,7 @@ class TrainingRun final : public StepRun {
 
   const std::span<const StepSchedule> iterations_;
   StateObserver* const observer_;
+  std::vector<LaterScalar> skips_;  // of the updates: whether each was left out
   bool overflowed_ = false;
 };
 

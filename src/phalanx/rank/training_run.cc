@@ -40,6 +40,7 @@ void TrainingRun::run(PassObserver* observer, nn::UnitHooks* last_hooks) {
   program_.executor->run(context(), rank_.arenas()["saved"], settings(), *this, hooks, observer);
   if (timers() != nullptr) timers()->add(StepTimer::kForwardBackward, now() - begin - elsewhere());
   if (rank_.asynchronous() != nullptr) losses_.sum_losses_over_ranks();
+  for (LaterScalar& skip : skips_) overflowed_ = skip.wait() != 0.0 || overflowed_;
 }
 
 Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
@@ -126,7 +127,7 @@ void TrainingRun::optimizer_step(int version) {
                              .tokens = tokens,
                              .expected_tokens = losses_.tokens_per_update(),
                              .loss_scale = loss_scale});
-  overflowed_ = overflowed_ || read_scalar(context(), optimizer.skip()) != 0.0;
+  skips_.emplace_back(context(), optimizer.skip());
   if (observer_ != nullptr) observer_->update_ends();
   if (version < program_.updates()) begin_update(version);
 }

@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/checkpoint/digest.h"
+#include "phalanx/checkpoint/memory_files.h"
+#include "phalanx/checkpoint/test_support.h"
 #include "phalanx/rank/device_test_support.h"
 #include "phalanx/rank/gather.h"
 #include "phalanx/rendezvous/local_mailbox.h"
+#include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/saving/run_saver.h"
 #include "phalanx/start/run_setup.h"
@@ -155,14 +159,39 @@ TEST_F(DeviceRunTest, ARunOnADeviceIsOneOnTheHost) {
     const auto c = [&](const std::string& save) {
       return config_of(save, setting.layout, setting.flags);
     };
-    const auto expected = train(c("host"), 3, false);
-    expect_equal(train(c("device"), 3, true), expected);
+    const auto expected = train(c("host"), 2, false);
+    expect_equal(train(c("device"), 2, true), expected);
     EXPECT_TRUE(equal("device", "host"));
     EXPECT_EQ(iterations("device"), iterations("host"));
-    const auto resumed = train(c("host on"), 5, false, "device");
-    expect_equal(train(c("device on"), 5, true, "host"), resumed);
+    const auto resumed = train(c("host on"), 3, false, "device");
+    expect_equal(train(c("device on"), 3, true, "host"), resumed);
     EXPECT_TRUE(equal("device on", "host on"));
   }
+}
+
+TEST_F(DeviceRunTest, ASnapshotInMemoryHoldsWhatTheDeviceHas) {
+  const MemoryFiles files = MemoryFiles::make(4);
+  TrainConfig c = config_of("", {.tensor = 2, .data = 2, .zero = 1}, "--bf16");
+  c.run.memory_snapshot_interval = 1;
+  c.run.memory_files = files.to_text();
+  const RunSetup setup(c);
+  std::vector<std::string> digests;
+  for (const bool on_device : {false, true}) {
+    const std::string start = on_device ? "device" : "host";
+    run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
+      PlacedRank placed(setup, world, on_device);
+      placed.rank().initialise();
+      const std::vector<InputCopy> copies;
+      MemorySnapshots snapshots(
+          setup.config.run, placed.rank(),
+          {.local_rank = world.rank(), .epoch_prefix = start, .iteration = 0, .loaded = {}},
+          copies);
+      snapshots.after(1, [] { return testing_support::example_manifest(1); });
+    });
+    const CheckpointReader memory(files_in_memory(files, start + ".m0"));
+    digests.push_back(to_json(digest_checkpoint(memory)));
+  }
+  EXPECT_EQ(digests[1], digests[0]);
 }
 
 // What kernels found wrong ends the step that reads their words.

@@ -42,10 +42,10 @@ void give_back(int device, std::byte* memory) noexcept {
   if (state == driver.device_states.end()) return;
   const auto block = state->second.blocks.find(memory);
   if (block == state->second.blocks.end()) return;
-  // As cudaFree, which waits for the device.
+  // As cudaFree, which waits for the device. A broken one runs nothing more.
   try {
     const Driver::Opened opened(driver);
-    while (driver.step()) {
+    while (state->second.broken.empty() && driver.step()) {
     }
   } catch (const std::exception&) {
     // The device is broken, and says so to the next call.

@@ -19,6 +19,7 @@ namespace phalanx::cuda {
   X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
   X(BiasDropoutResidual) X(DropoutBackward) X(EmbeddingForward) X(AddPositions) \
   X(EmbeddingGradient) X(SparseEmbeddingGradient) X(SparseEmbeddingJoin) \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) \
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
   X(LabelMask) X(LossSeed) X(LossAccumulate) X(Adam) X(Sgd) X(SquareSum) \

@@ -30,6 +30,7 @@ struct ApproximateCheck {
 std::vector<ApproximateCheck> approximate_checks();
 std::vector<ApproximateCheck> loss_checks();
 ApproximateCheck rotary_table_check();
+std::vector<ApproximateCheck> attention_checks();
 
 // Something that takes time: the work of one call.
 struct Rate {

@@ -297,7 +297,12 @@ TEST_F(CudaMutants, EveryDroppedBarrierIsSeen) {
       return digest_parts(run(bench)).parts == parts;
     });
   }
-  for (const ApproximateCheck& check : loss_checks()) {
+  std::vector<ApproximateCheck> near_double = loss_checks();
+  for (ApproximateCheck& check : attention_checks()) {
+    // One type has all barriers.
+    if (check.name.find("bf16") != std::string::npos) near_double.push_back(std::move(check));
+  }
+  for (const ApproximateCheck& check : near_double) {
     bench_->clear();
     const double error = check.error(*bench_);
     add([run = check.error, error](Workbench& bench) { return run(bench) == error; });

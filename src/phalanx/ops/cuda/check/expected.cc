@@ -70,6 +70,7 @@ std::vector<ApproximateCheck> all_approximate_checks() {
   std::vector<ApproximateCheck> checks = approximate_checks();
   for (auto& check : loss_checks()) checks.push_back(std::move(check));
   checks.push_back(rotary_table_check());
+  for (auto& check : attention_checks()) checks.push_back(std::move(check));
   return checks;
 }
 

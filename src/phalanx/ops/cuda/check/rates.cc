@@ -5,6 +5,7 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cuda/activation.h"
+#include "phalanx/ops/cuda/attention.h"
 #include "phalanx/ops/cuda/check/checks.h"
 #include "phalanx/ops/cuda/column_sums.h"
 #include "phalanx/ops/cuda/cross_entropy.h"
@@ -323,6 +324,73 @@ void loss_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   }
 }
 
+// Causal self-attention of heads side by side; half of the pairs are counted.
+void attention_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  struct Shape {
+    DType type;
+    std::int64_t length, batch, heads, width;
+    double probability;
+  };
+  const Shape shapes[] = {{DType::kBF16, 1024, 8, 12, 64, 0.0},
+                          {DType::kBF16, 1024, 8, 12, 64, 0.1},
+                          {DType::kBF16, 4096, 1, 32, 128, 0.0},
+                          {DType::kF32, 1024, 8, 12, 64, 0.0}};
+  for (const Shape& s : shapes) {
+    const std::int64_t n = s.length * s.batch * s.heads * s.width;
+    if (8 * n * size_of(s.type) > bytes) continue;
+    const auto operand = [&] {
+      return AttentionOperand{numbers(bench, s.type, n), s.batch * s.heads * s.width,
+                              s.heads * s.width, s.width, s.width};
+    };
+    std::vector<std::int32_t> positions;
+    for (std::int64_t i = 0; i < s.length; ++i) {
+      positions.insert(positions.end(), static_cast<std::size_t>(s.batch),
+                       static_cast<std::int32_t>(i));
+    }
+    const auto rows = static_cast<std::size_t>(s.length * s.batch);
+    AttentionCall call;
+    call.query = operand();
+    call.key = operand();
+    call.value = operand();
+    call.query_rows = {{bench.upload(std::vector<std::int64_t>(rows, 3)), s.batch, 1},
+                       {bench.upload(positions), s.batch, 1},
+                       {bench.upload(std::vector<std::int32_t>(rows, 0)), s.batch, 1}};
+    call.key_rows = call.query_rows;
+    call.queries = call.keys = s.length;
+    call.batch = s.batch;
+    call.heads = call.groups = s.heads;
+    call.width = s.width;
+    call.causal = true;
+    call.scale = 1.0 / std::sqrt(static_cast<double>(s.width));
+    call.probability = s.probability;
+    const AttentionOperand out = operand();
+    AttentionBackwardCall backward;
+    backward.dout = operand();
+    backward.dquery = operand();
+    backward.dkey = operand();
+    backward.dvalue = operand();
+    float* lse = floats(bench, s.batch * s.heads * s.length);
+    float* delta = floats(bench, s.batch * s.heads * s.length);
+    backward.lse = lse;
+    backward.delta = delta;
+    // A product of all pairs is 2 flops for each and each column.
+    const double product = static_cast<double>(n) * static_cast<double>(s.length);
+    const std::string name =
+        fmt::format("{} of {} x {}, {} heads of {}, dropout {}", name_of(s.type), s.batch, s.length,
+                    s.heads, s.width, s.probability);
+    measure({"attention forward " + name, 0, 2.0 * product,
+             [=] { attention_forward(context, call, out, lse); }});
+    measure({"attention delta " + name, 2.0 * bytes_of(n, s.type), 0, [=] {
+               attention_delta(context,
+                               {delta, out, backward.dout, s.length, s.batch, s.heads, s.width});
+             }});
+    measure({"attention backward " + name, 0, 5.0 * product,
+             [=] { attention_backward(context, call, backward); }});
+    bench.clear();
+  }
+}
+
 void product_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   const CudaContext context = bench.with_products();
   struct Shape {
@@ -372,6 +440,7 @@ void for_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   embedding_rates(bench, bytes, measure);
   loss_rates(bench, bytes, measure);
   position_rates(bench, bytes, measure);
+  attention_rates(bench, bytes, measure);
   product_rates(bench, bytes, measure);
 }
 

@@ -1,0 +1,127 @@
+#include "phalanx/ops/cuda/attention.h"
+
+#include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/attention_mma-inl.h"
+#include "phalanx/ops/cuda/dispatch.h"
+#include "phalanx/ops/cuda/dropout_plan.h"
+
+namespace phalanx::cuda {
+namespace {
+
+constexpr std::int64_t kSide = AttentionTile::kSide;
+
+AttentionHeads heads_of(const AttentionOperand& operand) {
+  return {operand.row_stride, operand.sample_stride, operand.group_stride, operand.head_stride};
+}
+
+bool packs(const AttentionOperand& operand) {
+  return can_pack(operand.row_stride, operand.data) &&
+         can_pack(operand.sample_stride, operand.data) &&
+         can_pack(operand.group_stride, operand.data) &&
+         can_pack(operand.head_stride, operand.data);
+}
+
+AttentionRows rows_of(const CoordinatesOperand& rows) {
+  return {rows.sample.at,
+          rows.position.at,
+          rows.document.at,
+          {rows.sample.row_stride, rows.sample.sample_stride},
+          {rows.position.row_stride, rows.position.sample_stride},
+          {rows.document.row_stride, rows.document.sample_stride}};
+}
+
+template <typename T>
+AttentionOperands<T> operands_of(const AttentionCall& call) {
+  AttentionOperands<T> in{};
+  in.query = as<const T>(call.query.data);
+  in.key = as<const T>(call.key.data);
+  in.value = as<const T>(call.value.data);
+  in.bias = call.bias;
+  in.query_heads = heads_of(call.query);
+  in.key_heads = heads_of(call.key);
+  in.value_heads = heads_of(call.value);
+  in.bias_head = call.bias_head_stride;
+  in.bias_row = call.bias_row_stride;
+  in.query_rows = rows_of(call.query_rows);
+  in.key_rows = rows_of(call.key_rows);
+  in.queries = call.queries;
+  in.keys = call.keys;
+  in.batch = call.batch;
+  in.heads = call.heads;
+  in.of_group = call.heads / call.groups;
+  in.width = call.width;
+  in.chunks = ceil_div(call.width, kSide);
+  in.window = call.window;
+  in.causal = call.causal;
+  in.documents = call.documents;
+  in.packed = packs(call.query) && packs(call.key) && packs(call.value);
+  in.scale = static_cast<float>(call.scale);
+  in.dropout = plan_of(
+      DropoutCall{.probability = call.probability, .key = call.dropout_key, .site = call.site});
+  return in;
+}
+
+}  // namespace
+
+void attention_forward(const CudaContext& context, const AttentionCall& call,
+                       const AttentionOperand& out, float* lse) {
+  with_storage("attention_forward", call.query.data.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const AttentionOperands<T> in = operands_of<T>(call);
+    if constexpr (!std::is_same_v<T, float>) {
+      // Tensor cores take rows of whole chunks of 16 bytes.
+      if (in.packed && call.width % 8 == 0 && call.width <= 128) {
+        const auto run = [&](auto width) {
+          launch<AttentionMmaForwardKernel<T, decltype(width)::value>>(
+              context.queue, {ceil_div(call.queries, kSide), call.heads, call.batch},
+              {in, as<T>(out.data), heads_of(out), lse});
+        };
+        if (call.width <= 64) return run(std::integral_constant<int, 64>());
+        return run(std::integral_constant<int, 128>());
+      }
+    }
+    launch<AttentionForwardKernel<T>>(
+        context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
+        {in, as<T>(out.data), heads_of(out), lse});
+  });
+}
+
+void attention_delta(const CudaContext& context, const AttentionDeltaCall& call) {
+  const auto one_by_one = [](const AttentionOperand& operand) {
+    AttentionHeads heads = heads_of(operand);
+    heads.group = operand.head_stride;
+    return heads;
+  };
+  with_storage("attention_delta", call.out.data.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    using Instance = AttentionDeltaKernel<T>;
+    launch<Instance>(
+        context.queue, {ceil_div(call.queries * call.batch * call.heads, Instance::kThreads / 32)},
+        {call.delta, as<const T>(call.out.data), as<const T>(call.dout.data), one_by_one(call.out),
+         one_by_one(call.dout), call.queries, call.batch, call.heads, call.width});
+  });
+}
+
+void attention_backward(const CudaContext& context, const AttentionCall& call,
+                        const AttentionBackwardCall& backward) {
+  with_storage("attention_backward", call.query.data.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    AttentionOperands<T> in = operands_of<T>(call);
+    in.packed = in.packed && packs(backward.dout);
+    const AttentionGradients<T> of{as<const T>(backward.dout.data), heads_of(backward.dout),
+                                   backward.lse, backward.delta};
+    launch<AttentionKeyGradientKernel<T>>(
+        context.queue, {ceil_div(call.keys, kSide), call.groups * in.chunks, call.batch},
+        {in, of, as<T>(backward.dkey.data), as<T>(backward.dvalue.data), heads_of(backward.dkey),
+         heads_of(backward.dvalue)});
+    launch<AttentionQueryGradientKernel<T>>(
+        context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
+        {in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)});
+    if (backward.dbias == nullptr) return;
+    launch<AttentionBiasGradientKernel<T>>(
+        context.queue, {ceil_div(call.keys, kSide), ceil_div(call.queries, kSide), call.heads},
+        {in, of, backward.dbias, backward.dbias_head_stride, backward.dbias_row_stride});
+  });
+}
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,20 @@
+#include "phalanx/cuda/kernel.h"
+#include "phalanx/ops/cuda/attention-inl.h"
+
+using namespace phalanx::cuda;
+
+PHALANX_KERNEL(AttentionForwardKernel<float>)
+PHALANX_KERNEL(AttentionForwardKernel<bf16>)
+PHALANX_KERNEL(AttentionForwardKernel<fp16>)
+PHALANX_KERNEL(AttentionDeltaKernel<float>)
+PHALANX_KERNEL(AttentionDeltaKernel<bf16>)
+PHALANX_KERNEL(AttentionDeltaKernel<fp16>)
+PHALANX_KERNEL(AttentionQueryGradientKernel<float>)
+PHALANX_KERNEL(AttentionQueryGradientKernel<bf16>)
+PHALANX_KERNEL(AttentionQueryGradientKernel<fp16>)
+PHALANX_KERNEL(AttentionKeyGradientKernel<float>)
+PHALANX_KERNEL(AttentionKeyGradientKernel<bf16>)
+PHALANX_KERNEL(AttentionKeyGradientKernel<fp16>)
+PHALANX_KERNEL(AttentionBiasGradientKernel<float>)
+PHALANX_KERNEL(AttentionBiasGradientKernel<bf16>)
+PHALANX_KERNEL(AttentionBiasGradientKernel<fp16>)

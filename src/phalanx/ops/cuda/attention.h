@@ -1,0 +1,87 @@
+#pragma once
+// ops/attention.h on a device: the fused ops.
+
+#include "phalanx/base/philox.h"
+#include "phalanx/ops/cuda/context.h"
+
+namespace phalanx::cuda {
+
+// Heads [rows, samples, heads, width], elements from one to the next. Where queries lie in groups,
+// head h is head h % of_group of group h / of_group; keys and values have one head a group.
+struct AttentionOperand {
+  TypedAddress data;
+  std::int64_t row_stride = 0;
+  std::int64_t sample_stride = 0;
+  std::int64_t group_stride = 0;
+  std::int64_t head_stride = 0;
+};
+
+// [rows, samples] of numbers, elements from one to the next.
+template <typename T>
+struct CoordinateOperand {
+  const T* at = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t sample_stride = 0;
+};
+struct CoordinatesOperand {
+  CoordinateOperand<std::int64_t> sample;
+  CoordinateOperand<std::int32_t> position;
+  CoordinateOperand<std::int32_t> document;
+};
+
+struct AttentionCall {
+  AttentionOperand query;
+  AttentionOperand key;
+  AttentionOperand value;
+  const float* bias = nullptr;  // [heads, queries, keys], may be absent
+  std::int64_t bias_head_stride = 0;
+  std::int64_t bias_row_stride = 0;
+  CoordinatesOperand query_rows;
+  CoordinatesOperand key_rows;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t groups = 0;
+  std::int64_t width = 0;  // of a head
+  bool causal = false;
+  bool documents = false;
+  std::int64_t window = 0;  // 0: all
+  double scale = 1.0;
+  double probability = 0.0;  // of dropout; 0: no random number is drawn
+  PhiloxKey dropout_key;
+  std::uint32_t site = 0;  // of head 0
+};
+
+// lse is [samples, heads, queries].
+void attention_forward(const CudaContext& context, const AttentionCall& call,
+                       const AttentionOperand& out, float* lse);
+
+// delta = the sum of out * dout, [samples, heads, rows]. Groups do not matter here: a head is a
+// head stride behind the one before.
+struct AttentionDeltaCall {
+  float* delta = nullptr;
+  AttentionOperand out;
+  AttentionOperand dout;
+  std::int64_t queries = 0;
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t width = 0;
+};
+void attention_delta(const CudaContext& context, const AttentionDeltaCall& call);
+
+struct AttentionBackwardCall {
+  AttentionOperand dout;
+  const float* lse = nullptr;    // [samples, heads, queries]
+  const float* delta = nullptr;  // the same
+  AttentionOperand dquery;
+  AttentionOperand dkey;
+  AttentionOperand dvalue;
+  float* dbias = nullptr;  // may be absent; accumulated over samples in order
+  std::int64_t dbias_head_stride = 0;
+  std::int64_t dbias_row_stride = 0;
+};
+void attention_backward(const CudaContext& context, const AttentionCall& call,
+                        const AttentionBackwardCall& backward);
+
+}  // namespace phalanx::cuda

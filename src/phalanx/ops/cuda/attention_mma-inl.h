@@ -1,0 +1,342 @@
+#pragma once
+// Attention forward of 16-bit types on tensor cores. A block of 4 warps has 64 queries of a head; a
+// warp has 16, whose scores with 64 keys stay in registers, and so do the probabilities, which are
+// operands of the second product as they lie. Rows of keys and values are in shared memory in
+// chunks of 16 bytes, chunk c of row r at c ^ (r & 7), so that ldmatrix meets no bank twice.
+
+#include "phalanx/ops/cuda/attention-inl.h"
+
+namespace phalanx::cuda {
+
+template <typename T>
+PHALANX_DEVICE std::uint32_t pack_two(float low, float high) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return pack_bf16(low, high);
+  } else {
+    return round_to<T>(low).bits | (static_cast<std::uint32_t>(round_to<T>(high).bits) << 16);
+  }
+}
+
+// What all queries of a block have in common, and what that says of a key.
+struct AttentionBounds {
+  std::int32_t least_position;
+  std::int32_t largest_position;
+  std::int32_t least_document;
+  std::int32_t largest_document;
+
+  template <typename T>
+  PHALANX_DEVICE bool all_see(const AttentionOperands<T>& in, std::int32_t position,
+                              std::int32_t document) const {
+    if (document < 0) return false;
+    if (in.documents && (least_document != document || largest_document != document)) return false;
+    if (!in.causal) return true;
+    return position <= least_position &&
+           (in.window == 0 || std::int64_t{largest_position} - position < in.window);
+  }
+  template <typename T>
+  PHALANX_DEVICE bool none_sees(const AttentionOperands<T>& in, std::int32_t position,
+                                std::int32_t document) const {
+    if (document < 0) return true;
+    if (in.documents && (document < least_document || document > largest_document)) return true;
+    if (!in.causal) return false;
+    return position > largest_position ||
+           (in.window != 0 && std::int64_t{least_position} - position >= in.window);
+  }
+};
+
+// kWidth: 64 or 128 columns in shared memory; heads may be narrower.
+template <typename T, int kWidth>
+struct AttentionMmaForwardKernel {
+  static constexpr int kThreads = 128;
+  static constexpr int kSide = 64;
+  static constexpr int kChunks = kWidth / 8;  // of a row
+  using Params = typename AttentionForwardKernel<T>::Params;
+  static std::int64_t shared_bytes(const Params& /*p*/) {
+    return 3 * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 4 * 256;
+  }
+
+  PHALANX_DEVICE static T* chunk_at(T* rows, int row, int chunk) {
+    return rows + row * kWidth + (chunk ^ (row & 7)) * 8;
+  }
+  // 64 rows of a head.
+  PHALANX_DEVICE static void fetch(Thread& t, const T* from, std::int64_t stride, std::int64_t rows,
+                                   std::int64_t width, T* to) {
+#pragma unroll
+    for (int i = 0; i < kSide * kChunks / kThreads; ++i) {
+      const int n = i * kThreads + t.index();
+      const int row = n / kChunks;
+      const int chunk = n % kChunks;
+      const bool valid = row < rows && chunk * 8 < width;
+      t.cp_async16(chunk_at(to, row, chunk), from + (valid ? row * stride + chunk * 8 : 0), valid);
+    }
+    t.cp_commit();
+  }
+
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const AttentionOperands<T>& in = p.in;
+    T* queries = t.template shared<T>(kSide * kWidth);
+    T* keys = t.template shared<T>(kSide * kWidth);
+    T* values = t.template shared<T>(kSide * kWidth);
+    auto* key_positions = t.template shared<std::int32_t>(kSide);
+    auto* key_documents = t.template shared<std::int32_t>(kSide);
+    auto* flags = t.template shared<std::uint32_t>(12);
+    auto* bounds_of_warps = t.template shared<AttentionBounds>(4);
+
+    const std::int64_t first_query = t.block(0) * kSide;
+    const std::int64_t h = t.block(1);
+    const std::int64_t b = t.block(2);
+    const std::int64_t g = h / in.of_group;
+    const std::int64_t query_count =
+        in.queries - first_query < kSide ? in.queries - first_query : kSide;
+    const T* key = in.key + in.key_heads.at(b, g, 1);
+    const T* value = in.value + in.value_heads.at(b, g, 1);
+    fetch(t, in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+          in.query_heads.row, query_count, in.width, queries);
+
+    // This thread's rows are g and g + 8 of its warp's 16.
+    const int row_in_warp = t.lane() / 4;
+    const int pair = 2 * (t.lane() % 4);
+    std::int64_t row[2];
+    std::int32_t position[2];
+    std::int32_t document[2];
+    std::int64_t sample[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      row[r] = 16 * t.warp() + row_in_warp + 8 * r;
+      // A row behind the last one is a copy of it.
+      const std::int64_t i = first_query + (row[r] < query_count ? row[r] : query_count - 1);
+      position[r] = in.query_rows.position(i, b);
+      document[r] = in.query_rows.document(i, b);
+      sample[r] = in.dropout.draws ? in.query_rows.sample(i, b) : 0;
+    }
+    AttentionBounds bounds{position[0], position[0], document[0], document[0]};
+    const auto widen = [&bounds](const AttentionBounds& more) {
+      if (more.least_position < bounds.least_position) bounds.least_position = more.least_position;
+      if (more.largest_position > bounds.largest_position) {
+        bounds.largest_position = more.largest_position;
+      }
+      if (more.least_document < bounds.least_document) bounds.least_document = more.least_document;
+      if (more.largest_document > bounds.largest_document) {
+        bounds.largest_document = more.largest_document;
+      }
+    };
+    widen({position[1], position[1], document[1], document[1]});
+    for (int mask = 16; mask > 2; mask /= 2) {
+      widen({t.shuffle_xor(bounds.least_position, mask),
+             t.shuffle_xor(bounds.largest_position, mask),
+             t.shuffle_xor(bounds.least_document, mask),
+             t.shuffle_xor(bounds.largest_document, mask)});
+    }
+    if (t.lane() == 0) bounds_of_warps[t.warp()] = bounds;
+    t.template cp_wait<0>();
+    t.sync();
+    for (int w = 0; w < 4; ++w) widen(bounds_of_warps[w]);
+
+    std::uint32_t query_parts[kWidth / 16][4];
+#pragma unroll
+    for (int k = 0; k < kWidth / 16; ++k) {
+      const int matrix = t.lane() / 8;
+      t.ldmatrix_x4(query_parts[k], chunk_at(queries, 16 * t.warp() + matrix % 2 * 8 + t.lane() % 8,
+                                             2 * k + matrix / 2));
+    }
+
+    float largest[2] = {-attention_infinity(), -attention_infinity()};
+    float sums[2] = {};
+    float out[kWidth / 8][4] = {};
+    // Scores are in units of log 2, so that a power is one instruction.
+    const float log2e = 1.44269504088896341F;
+    const float scale = in.scale * log2e;
+    int turn = 0;
+    for (std::int64_t j = 0; j < in.keys; j += kSide, turn ^= 1) {
+      const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
+      // Two warps look at a key a thread.
+      std::uint32_t* const of_warps = flags + 6 * turn;
+      std::int32_t own_position = 0;
+      std::int32_t own_document = -1;
+      if (t.warp() < 2) {
+        if (t.index() < key_count) {
+          own_position = in.key_rows.position(j + t.index(), b);
+          own_document = in.key_rows.document(j + t.index(), b);
+        }
+        const std::uint32_t all = t.ballot(bounds.all_see(in, own_position, own_document));
+        const std::uint32_t none = t.ballot(bounds.none_sees(in, own_position, own_document));
+        const std::int32_t first = t.shuffle(own_position, 0);
+        const std::uint32_t regular = t.ballot(
+            first % 4 == 0 && (t.index() >= key_count || own_position == first + t.lane()));
+        if (t.lane() == 0) {
+          of_warps[3 * t.warp()] = all;
+          of_warps[3 * t.warp() + 1] = none;
+          of_warps[3 * t.warp() + 2] = regular;
+        }
+      }
+      t.sync();
+      constexpr std::uint32_t kAll = 0xffffffffU;
+      if ((of_warps[1] & of_warps[4]) == kAll) continue;
+      const bool all_see = (of_warps[0] & of_warps[3]) == kAll;
+      const bool regular = (of_warps[2] & of_warps[5]) == kAll;
+      fetch(t, key + j * in.key_heads.row, in.key_heads.row, key_count, in.width, keys);
+      fetch(t, value + j * in.value_heads.row, in.value_heads.row, key_count, in.width, values);
+      if (t.warp() < 2) {
+        key_positions[t.index()] = own_position;
+        key_documents[t.index()] = own_document;
+      }
+      t.template cp_wait<1>();
+      t.sync();
+
+      float scores[8][4] = {};
+#pragma unroll
+      for (int k = 0; k < kWidth / 16; ++k) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          std::uint32_t parts[4];
+          const int matrix = t.lane() / 8;
+          t.ldmatrix_x4(parts,
+                        chunk_at(keys, 16 * n + matrix / 2 * 8 + t.lane() % 8, 2 * k + matrix % 2));
+          t.template mma<T>(scores[2 * n], query_parts[k], parts[0], parts[1]);
+          t.template mma<T>(scores[2 * n + 1], query_parts[k], parts[2], parts[3]);
+        }
+      }
+      float most[2] = {largest[0], largest[1]};
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int r = e / 2;
+          const int column = 8 * n + pair + e % 2;
+          float score = scores[n][e] * scale;
+          bool sees = true;
+          if (!all_see) {
+            sees = key_documents[column] >= 0;
+            if (in.documents && key_documents[column] != document[r]) sees = false;
+            if (in.causal) {
+              const std::int64_t distance = std::int64_t{position[r]} - key_positions[column];
+              if (distance < 0 || (in.window != 0 && distance >= in.window)) sees = false;
+            }
+          }
+          if (in.bias != nullptr && sees && row[r] < query_count) {
+            score += log2e *
+                     in.bias[h * in.bias_head + (first_query + row[r]) * in.bias_row + j + column];
+          }
+          scores[n][e] = sees ? score : -attention_infinity();
+          if (scores[n][e] > most[r]) most[r] = scores[n][e];
+        }
+      }
+      float base[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        // Four lanes have a row.
+        for (int mask = 2; mask > 0; mask /= 2) {
+          const float other = t.shuffle_xor(most[r], mask);
+          most[r] = other > most[r] ? other : most[r];
+        }
+        base[r] = most[r] == -attention_infinity() ? 0.0F : most[r];
+        const float shrink = exp2_of(largest[r] - base[r]);
+        largest[r] = most[r];
+        sums[r] *= shrink;
+#pragma unroll
+        for (int n = 0; n < kWidth / 8; ++n) {
+          out[n][2 * r] *= shrink;
+          out[n][2 * r + 1] *= shrink;
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          scores[n][e] = exp2_of(scores[n][e] - base[e / 2]);
+          sums[e / 2] += scores[n][e];
+        }
+        if (in.dropout.draws) {
+          drop(t, in, h, sample, position, key_positions + 8 * n, pair, regular, scores[n]);
+        }
+      }
+      t.template cp_wait<0>();
+      t.sync();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const std::uint32_t weights[4] = {pack_two<T>(scores[2 * k][0], scores[2 * k][1]),
+                                          pack_two<T>(scores[2 * k][2], scores[2 * k][3]),
+                                          pack_two<T>(scores[2 * k + 1][0], scores[2 * k + 1][1]),
+                                          pack_two<T>(scores[2 * k + 1][2], scores[2 * k + 1][3])};
+#pragma unroll
+        for (int n = 0; n < kWidth / 16; ++n) {
+          std::uint32_t parts[4];
+          const int matrix = t.lane() / 8;
+          t.ldmatrix_x4_trans(
+              parts, chunk_at(values, 16 * k + matrix % 2 * 8 + t.lane() % 8, 2 * n + matrix / 2));
+          t.template mma<T>(out[2 * n], weights, parts[0], parts[1]);
+          t.template mma<T>(out[2 * n + 1], weights, parts[2], parts[3]);
+        }
+      }
+    }
+
+    T* to = p.out + first_query * p.out_heads.row + p.out_heads.at(b, h, in.of_group);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      for (int mask = 2; mask > 0; mask /= 2) sums[r] += t.shuffle_xor(sums[r], mask);
+      if (row[r] >= query_count) continue;
+      const float factor = sums[r] == 0.0F ? 0.0F : 1.0F / sums[r];
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = 8 * n + pair + e;
+          if (column < in.width) {
+            to[row[r] * p.out_heads.row + column] = round_to<T>(out[n][2 * r + e] * factor);
+          }
+        }
+      }
+      if (pair == 0) {
+        p.lse[(b * in.heads + h) * in.queries + first_query + row[r]] =
+            sums[r] == 0.0F
+                ? -attention_infinity()
+                : static_cast<float>(0.693147180559945309 * static_cast<double>(largest[r]) +
+                                     log_of(static_cast<double>(sums[r])));
+      }
+    }
+  }
+
+  // Multiplies with 0 or 1 / (1 - p): columns pair and pair + 1 of 8 keys, in two rows.
+  PHALANX_DEVICE static void drop(Thread& t, const AttentionOperands<T>& in, std::int64_t h,
+                                  const std::int64_t (&sample)[2],
+                                  const std::int32_t (&position)[2],
+                                  const std::int32_t* key_positions, int pair, bool regular,
+                                  float (&weights)[4]) {
+    const auto draw = [&](int r, std::uint32_t quarter) {
+      const auto number = static_cast<std::uint64_t>(sample[r]);
+      return philox(
+          in.dropout.key_low,
+          in.dropout.key_high ^ (static_cast<std::uint32_t>(number >> 32) * 0x85EBCA6BU),
+          {{quarter, static_cast<std::uint32_t>(position[r]),
+            in.dropout.site + static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(number)}});
+    };
+    std::uint32_t words[4];
+    if (regular) {
+      // The four keys of a call are two lanes': the even one draws for the first row, the odd one
+      // for the second.
+      const bool odd = t.lane() % 2 == 1;
+      const Words4 own =
+          draw(odd ? 1 : 0, static_cast<std::uint32_t>(key_positions[pair / 4 * 4]) / 4);
+      const std::uint32_t other0 = t.shuffle_xor(odd ? own.at[0] : own.at[2], 1);
+      const std::uint32_t other1 = t.shuffle_xor(odd ? own.at[1] : own.at[3], 1);
+      words[0] = odd ? other0 : own.at[0];
+      words[1] = odd ? other1 : own.at[1];
+      words[2] = odd ? own.at[2] : other0;
+      words[3] = odd ? own.at[3] : other1;
+    } else {
+      for (int e = 0; e < 4; ++e) {
+        const auto inner = static_cast<std::uint32_t>(key_positions[pair + e % 2]);
+        const Words4 own = draw(e / 2, inner / 4);
+        const std::uint32_t low = inner % 2 == 0 ? own.at[0] : own.at[1];
+        const std::uint32_t high = inner % 2 == 0 ? own.at[2] : own.at[3];
+        words[e] = inner % 4 < 2 ? low : high;
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      weights[e] *= words[e] < in.dropout.threshold ? 0.0F : in.dropout.multiplier;
+    }
+  }
+};
+
+}  // namespace phalanx::cuda
