@@ -1,7 +1,7 @@
 #pragma once
-// A language model without attention: embeddings of words and positions, sub-layers with an MLP,
-// and the head with its cross entropy, all of them the layers that GPT has, in the flat buffers and
-// with the optimizer that a rank has.
+// A language model: embeddings of words and positions, layers with or without attention, and the
+// head with its cross entropy, all of them GPT's, in the flat buffers and with the optimizer that a
+// rank has.
 
 #include "machines.h"
 
@@ -11,6 +11,7 @@ struct LanguageModel {
   DType storage = DType::kF32;
   // Tied, layer norms, GeLU, dropout; or untied, RMS norms, SwiGLU, no bias.
   bool llama = false;
+  bool attention = false;  // whole layers, else their MLPs alone
   int steps = 10;
 
   TrainingResult train(TrainingMachine& machine) const;

@@ -1,4 +1,4 @@
-// A language model without attention trained on the emulated device.
+// Language models trained on the emulated device.
 
 #include "language_model.h"
 
@@ -26,6 +26,7 @@ TEST_P(CudaLanguageModel, LearnsAsOnTheProcessorInEveryOrder) {
 
 std::string model_name(const testing::TestParamInfo<LanguageModel>& instance) {
   return std::string(instance.param.llama ? "Llama_" : "Gpt_") +
+         (instance.param.attention ? "attention_" : "") +
          std::string(name_of(instance.param.storage));
 }
 
@@ -33,7 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaLanguageModel,
                          testing::Values(LanguageModel{.storage = DType::kF32},
                                          LanguageModel{.storage = DType::kBF16},
                                          LanguageModel{.storage = DType::kF16},
-                                         LanguageModel{.storage = DType::kBF16, .llama = true}),
+                                         LanguageModel{.storage = DType::kBF16, .llama = true},
+                                         LanguageModel{.storage = DType::kBF16, .attention = true}),
                          model_name);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
-// Gathers of a few numbers or a text of each rank, between steps. They pass through the workspace,
-// in pieces, so that every plan has their memory. Bulk goes through saving/gathered_tensors.h.
+// Gathers of a few numbers or a text of each rank, between steps. They pass through the workspace
+// of a context of the host (Rank::host_context()), in pieces, so that every plan has their memory.
+// Bulk goes through saving/gathered_tensors.h.
 
 #include <cstdint>
 #include <span>

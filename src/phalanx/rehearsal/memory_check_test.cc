@@ -62,6 +62,18 @@ TEST(MemoryCheck, SaysWhatIsMissingAndWhatToDo) {
                     HasSubstr("fewer data-parallel ranks"), HasSubstr("--allow-overcommit")));
 }
 
+// What only the host reads does not count.
+TEST(MemoryCheck, ComparesArenasWithADevice) {
+  MemoryPlan plan = plan_of(kGiB, 9 * kGiB);
+  plan.bytes["snapshot"] = 7 * kGiB;
+  EXPECT_EQ(device_bytes(plan), 10 * kGiB);
+  check_device_memory(config_of(1), plan, 10 * kGiB);
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { check_device_memory(config_of(1), plan, 10 * kGiB - 1); }),
+      AllOf(HasSubstr("the rank needs 10.0 GiB of the device's memory, of which 10.0 GiB"),
+            HasSubstr("--recompute-granularity full")));
+}
+
 TEST(MemoryCheck, OvercommitIsAllowedWithAWarning) {
   const std::vector<RankPlan> plans = {{plan_of(9 * kGiB, kGiB), {0}}};
   TrainConfig config = config_of(1);

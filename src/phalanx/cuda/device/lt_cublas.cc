@@ -182,6 +182,7 @@ class Lt::Body {
   std::int64_t bytes_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Description>> descriptions_;
+  std::map<Key, LtAlgorithm> chosen_;
 };
 
 Lt::Lt(int device) : body_(std::make_unique<Body>(device)) {}
@@ -191,6 +192,9 @@ std::int64_t Lt::version() const { return static_cast<std::int64_t>(library().ve
 std::int64_t Lt::workspace_bytes() const { return body_->bytes_; }
 
 LtAlgorithm Lt::choose(const LtProduct& product) {
+  // The library takes as long as a small product to answer.
+  const auto [known, is_new] = body_->chosen_.try_emplace(key_of(product));
+  if (!is_new) return known->second;
   const Library& lt = library();
   const Description& description = body_->describe(product);
   cublasLtMatmulPreference_t preference = nullptr;
@@ -217,10 +221,11 @@ LtAlgorithm Lt::choose(const LtProduct& product) {
                    description.d, description.d, preference, 1, &result, &count);
   lt.preference_destroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+    body_->chosen_.erase(known);
     throw SystemError("cuBLASLt has no algorithm for a product of {} x {} x {} (status {})",
                       product.m, product.n, product.k, static_cast<int>(status));
   }
-  LtAlgorithm algorithm;
+  LtAlgorithm& algorithm = known->second;
   static_assert(sizeof(algorithm.words) == sizeof(result.algo.data));
   std::memcpy(algorithm.words.data(), result.algo.data, sizeof(algorithm.words));
   return algorithm;
