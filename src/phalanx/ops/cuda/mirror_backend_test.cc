@@ -278,17 +278,31 @@ void execute(MirrorDevice& /*device*/, const ops::BiasGradient& op, const Tensor
   mirror.finish();
 }
 
-void execute(MirrorDevice& /*device*/, const ops::SquareSum& op, const Tensor& /*scratch*/) {
-  Mirror mirror{&op.sums, &op.x};
-  square_sum(mirror.context(), mirror.as<double>(op.sums), mirror.as<float>(op.x), op.x.count(),
-             op.lead);
+DeviceSegments segments_of(const Mirror& mirror, const ops::SegmentTable& table,
+                           std::int64_t first) {
+  return {table.host, mirror(table.device).at, first};
+}
+
+void execute(MirrorDevice& /*device*/, const ops::SquareSumSegments& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.sums, &op.x, &op.table.device};
+  square_sum_segments(mirror.context(), {segments_of(mirror, op.table, op.first),
+                                         mirror.as<double>(op.sums), mirror.as<float>(op.x)});
   mirror.finish();
 }
 
-void execute(MirrorDevice& /*device*/, const ops::ZeroCount& op, const Tensor& /*scratch*/) {
-  Mirror mirror{&op.counts, &op.x};
-  zero_count(mirror.context(), mirror.as<double>(op.counts), mirror.as<float>(op.x), op.x.count(),
-             op.lead);
+void execute(MirrorDevice& /*device*/, const ops::ZeroCountSegments& op,
+             const Tensor& /*scratch*/) {
+  Mirror mirror{&op.counts, &op.x, &op.table.device};
+  zero_count_segments(mirror.context(), {segments_of(mirror, op.table, op.first),
+                                         mirror.as<double>(op.counts), mirror.as<float>(op.x)});
+  mirror.finish();
+}
+
+void execute(MirrorDevice& /*device*/, const ops::TotalSegments& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.totals, &op.x, &op.table.device};
+  total_segments(mirror.context(), segments_of(mirror, op.table, 0), mirror.as<double>(op.totals),
+                 mirror.as<double>(op.x));
   mirror.finish();
 }
 
@@ -299,24 +313,21 @@ void execute(MirrorDevice& /*device*/, const ops::Total& op, const Tensor& /*scr
 }
 
 void execute(MirrorDevice& /*device*/, const ops::GradientFactor& op, const Tensor& /*scratch*/) {
-  Mirror mirror{&op.norm, &op.factor, &op.skip, &op.square_sums, &op.tokens, &op.loss_scale};
-  gradient_factor(mirror.context(), {mirror.as<float>(op.norm), mirror.as<float>(op.factor),
-                                     mirror.as<float>(op.skip), mirror.as<double>(op.square_sums),
-                                     op.square_sums.count(), mirror.as<double>(op.tokens),
-                                     mirror.as<float>(op.loss_scale), op.expected_tokens, op.clip});
+  Mirror mirror{&op.norm,   &op.factor,          &op.skip,      &op.square_sums,
+                &op.tokens, &op.expected_tokens, &op.loss_scale};
+  gradient_factor(
+      mirror.context(),
+      {mirror.as<float>(op.norm), mirror.as<float>(op.factor), mirror.as<float>(op.skip),
+       mirror.as<double>(op.square_sums), op.square_sums.count(), mirror.as<double>(op.tokens),
+       mirror.as<double>(op.expected_tokens), mirror.as<float>(op.loss_scale), op.clip});
   mirror.finish();
 }
 
-// The range as three segments of two groups, which are alike.
 template <typename Op>
-OptimizerCall common_of(Mirror& mirror, const Op& op, const SegmentTable& table) {
+OptimizerCall common_of(const Mirror& mirror, const Op& op) {
   OptimizerCall call;
-  call.table = &table;
-  call.segments =
-      mirror.upload(table.bytes.data(), table.bytes.size() + (table.bytes.empty() ? 1 : 0));
-  const auto lr = static_cast<float>(op.lr);
-  const auto decay = static_cast<float>(op.weight_decay);
-  call.settings = mirror.upload(std::array<float, 4>{lr, decay, lr, decay});
+  call.segments = segments_of(mirror, op.table, op.first);
+  call.settings = mirror.as<double>(op.settings);
   call.factor = mirror.as<float>(op.factor);
   call.skip = mirror.as<float>(op.skip);
   call.weight = mirror.as<float>(op.weight);
@@ -325,25 +336,14 @@ OptimizerCall common_of(Mirror& mirror, const Op& op, const SegmentTable& table)
   return call;
 }
 
-SegmentTable three_segments(std::int64_t n) {
-  const std::int64_t third = n / 3;
-  const std::array<SegmentRange, 3> ranges{SegmentRange{0, third, 0}, SegmentRange{third, third, 1},
-                                           SegmentRange{2 * third, n - 2 * third, 0}};
-  return make_segment_table(ranges);
-}
-
-void execute(MirrorDevice& /*device*/, const ops::Adam& op, const Tensor& /*scratch*/) {
-  Mirror mirror{&op.weight,     &op.storage, &op.gradient, &op.exp_avg,
-                &op.exp_avg_sq, &op.factor,  &op.skip};
-  const SegmentTable table = three_segments(op.weight.count());
+void execute(MirrorDevice& /*device*/, const ops::AdamSegments& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.weight,       &op.storage,  &op.gradient,    &op.exp_avg, &op.exp_avg_sq,
+                &op.table.device, &op.settings, &op.corrections, &op.factor,  &op.skip};
   AdamCall call;
-  call.common = common_of(mirror, op, table);
+  call.common = common_of(mirror, op);
   call.exp_avg = mirror.as<float>(op.exp_avg);
   call.exp_avg_sq = mirror.as<float>(op.exp_avg_sq);
-  const auto step = static_cast<double>(op.step);
-  call.corrections = mirror.upload(
-      std::array<float, 2>{static_cast<float>(1.0 / (1.0 - std::pow(op.beta1, step))),
-                           static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(op.beta2, step)))});
+  call.corrections = mirror.as<double>(op.corrections);
   call.beta1 = op.beta1;
   call.beta2 = op.beta2;
   call.epsilon = op.epsilon;
@@ -351,11 +351,11 @@ void execute(MirrorDevice& /*device*/, const ops::Adam& op, const Tensor& /*scra
   mirror.finish();
 }
 
-void execute(MirrorDevice& /*device*/, const ops::Sgd& op, const Tensor& /*scratch*/) {
-  Mirror mirror{&op.weight, &op.storage, &op.gradient, &op.momentum_buffer, &op.factor, &op.skip};
-  const SegmentTable table = three_segments(op.weight.count());
+void execute(MirrorDevice& /*device*/, const ops::SgdSegments& op, const Tensor& /*scratch*/) {
+  Mirror mirror{&op.weight,       &op.storage,  &op.gradient, &op.momentum_buffer,
+                &op.table.device, &op.settings, &op.factor,   &op.skip};
   sgd_segments(mirror.context(),
-               {common_of(mirror, op, table), mirror.as<float>(op.momentum_buffer), op.momentum});
+               {common_of(mirror, op), mirror.as<float>(op.momentum_buffer), op.momentum});
   mirror.finish();
 }
 
@@ -435,6 +435,7 @@ bool has_cuda_op(const std::string& op) {
                                               "bias_gradient",
                                               "square_sum",
                                               "zero_count",
+                                              "total_segments",
                                               "total",
                                               "gradient_factor",
                                               "adam",
