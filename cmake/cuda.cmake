@@ -28,7 +28,7 @@ if(PHALANX_TESTS)
   add_library(cuda_emulated STATIC $<TARGET_OBJECTS:cuda_machine> src/phalanx/cuda/emulated/lt.cc ${cuda_host} ${cuda_kernels})
   # Kernels have a million threads a second: unoptimised ones a quarter of it.
   target_compile_options(cuda_emulated PRIVATE ${cuda_flags} -O1)
-  target_link_libraries(cuda_emulated PUBLIC phalanx_cuda PRIVATE phalanx_options)
+  target_link_libraries(cuda_emulated PUBLIC phalanx_cuda phalanx_ops PRIVATE phalanx_options)
 
   file(GLOB sources CONFIGURE_DEPENDS src/phalanx/ops/cuda/*_test.cc)
   phalanx_test(cuda_kernels_test ${sources} LIBS phalanx_ops phalanx_ops_reference)

@@ -86,15 +86,16 @@ void BackgroundVerifier::verify_newest(const std::stop_token& stop) {
     const auto known = damaged_.find(checkpoint.directory);
     if (known != damaged_.end() && known->second == stamps) continue;
     std::string fault;
-    const ReadBack result = read_back(
+    const ReadBackOutcome result = read_back(
         checkpoint.directory,
         [&](std::chrono::nanoseconds took) { return wait_after_block(took, stop); }, fault);
-    if (result == ReadBack::kGivenUp) return;
+    if (result == ReadBackOutcome::kGivenUp) return;
     std::error_code error;
     // Another one has its name now, or it is gone: that is no fault of the disk.
     if (!std::filesystem::exists(checkpoint.directory, error)) return;
     if (stamps_of(checkpoint.directory) != stamps) return look();
-    if (result == ReadBack::kWhole) return marks.add(checkpoint.directory, std::move(stamps));
+    if (result == ReadBackOutcome::kWhole)
+      return marks.add(checkpoint.directory, std::move(stamps));
     damaged_[checkpoint.directory] = std::move(stamps);
     const std::lock_guard lock(mutex_);
     faults_.push_back(fmt::format(

@@ -37,12 +37,15 @@ void pack_rows(const GlobalTensor& tensor, std::int64_t row_begin, std::int64_t 
                std::byte* out) {
   const std::int64_t size = size_of(tensor.local.dtype);
   for (const auto& box : tensor.boxes) {
-    const auto bytes = static_cast<std::size_t>(box.columns * size);
-    if (bytes == 0) continue;
+    if (box.columns == 0) continue;
     const RowsOfBox rows = rows_within(box, row_begin, row_end);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      std::memcpy(out, tensor.local.data() + tensor.local_element(box, row) * size, bytes);
-      out += bytes;
+    for (std::int64_t row = rows.begin; row < rows.end;) {
+      const std::int64_t rows_now = std::min(tensor.rows_at_once(box), rows.end - row);
+      const std::int64_t count = rows_now * box.columns;
+      tensor.memory->read(elements_of(tensor.local, tensor.local_element(box, row), count),
+                          {out, static_cast<std::size_t>(count * size)});
+      out += count * size;
+      row += rows_now;
     }
   }
 }

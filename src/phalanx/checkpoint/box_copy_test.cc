@@ -115,6 +115,37 @@ std::vector<float> numbers(std::int64_t count) {
   return values;
 }
 
+// Memory that is read and written by other hands, a few elements at a time: a device's.
+class FewElements final : public HostPieces {
+ public:
+  explicit FewElements(std::int64_t most) : most_(most) {}
+
+  void visit(const Tensor& tensor, std::int64_t bytes,
+             const std::function<void(std::span<const std::byte>)>& body) override {
+    host_pieces().visit(tensor, std::min(bytes, most_ * size_of(tensor.dtype)),
+                        [&](std::span<const std::byte> piece) {
+                          body(std::vector<std::byte>(piece.begin(), piece.end()));
+                        });
+  }
+  void fill(const Tensor& tensor, const std::function<void(std::span<std::byte>)>& body) override {
+    for (std::int64_t begin = 0; begin < tensor.count(); begin += most_) {
+      const Tensor piece = elements_of(tensor, begin, std::min(most_, tensor.count() - begin));
+      std::vector<std::byte> bytes(static_cast<std::size_t>(piece.bytes()));
+      body(bytes);
+      host_pieces().write(piece, bytes);
+    }
+  }
+  void read(const Tensor& tensor, std::span<std::byte> to) override {
+    host_pieces().read(tensor, to);
+  }
+  void write(const Tensor& tensor, std::span<const std::byte> from) override {
+    host_pieces().write(tensor, from);
+  }
+
+ private:
+  std::int64_t most_;
+};
+
 // As the ranks of a grid would: every shard packs a few rows, who gathers unpacks them.
 std::vector<float> gather(const std::vector<GlobalTensor>& shards, const Shape& shape,
                           std::int64_t rows_at_a_time) {
@@ -145,6 +176,8 @@ TEST(BoxCopy, ShardsOfCutParametersComeTogether) {
     const auto global = numbers(shape.count());
     const auto bytes = std::as_bytes(std::span(global));
     Arena arena("shards", 1 << 18);
+    Arena rounding("rounded", 1 << 18);
+    FewElements few(random.between(1, 7));
     std::vector<GlobalTensor> shards;
     for (const auto& spec : specs) {
       const auto local = local_part(spec, global);
@@ -153,6 +186,7 @@ TEST(BoxCopy, ShardsOfCutParametersComeTogether) {
         const Tensor dense = arena.allocate(DType::kF32, {cuts[i + 1] - cuts[i]});
         std::fill_n(dense.as<float>(), dense.count(), kUntouched);
         shards.push_back(shard_tensor(spec, dense, cuts[i]));
+        if (round % 2 == 1) shards.back().memory = &few;
         check_boxes(shards.back(), Coverage::kPartial);
         EXPECT_LE(shards.back().boxes.size(), 3 * spec.boxes.size());
         for (const auto& box : shards.back().boxes) EXPECT_GT(box.rows * box.columns, 0);
@@ -160,6 +194,18 @@ TEST(BoxCopy, ShardsOfCutParametersComeTogether) {
         fill_from_box(shards.back(), whole_box(shards.back().global_shape), DType::kF32, bytes);
         EXPECT_THAT(dense.span<float>(),
                     ElementsAreArray(local.begin() + cuts[i], local.begin() + cuts[i + 1]));
+        // And so it does with rounded elements.
+        GlobalTensor rounded = shards.back();
+        rounded.local = rounding.place(0, DType::kBF16, dense.shape);
+        std::vector<float> found;
+        std::vector<float> expected;
+        std::fill_n(rounded.local.as<bfloat16>(), dense.count(), to_bfloat16(kUntouched));
+        fill_from_box(rounded, whole_box(rounded.global_shape), DType::kF32, bytes);
+        for (std::int64_t k = 0; k < dense.count(); ++k) {
+          found.push_back(to_float(rounded.local.as<bfloat16>()[k]));
+          expected.push_back(to_float(to_bfloat16(dense.as<float>()[k])));
+        }
+        EXPECT_EQ(found, expected);
       }
     }
     EXPECT_EQ(gather(shards, shape, random.between(1, 6)), global);
@@ -186,9 +232,14 @@ TEST(BoxCopy, OneRankWithAllShardsVisitsTheWhole) {
       whole.boxes.insert(whole.boxes.end(), boxes.begin(), boxes.end());
     }
     check_boxes(whole, Coverage::kWhole);
-    std::string visited;
-    visit_global_bytes(whole, [&](std::span<const std::byte> piece) { visited += as_text(piece); });
-    EXPECT_EQ(visited, raw(global));
+    FewElements few(random.between(1, 7));
+    for (HostPieces* memory : {&host_pieces(), static_cast<HostPieces*>(&few)}) {
+      whole.memory = memory;
+      std::string visited;
+      visit_global_bytes(whole,
+                         [&](std::span<const std::byte> piece) { visited += as_text(piece); });
+      EXPECT_EQ(visited, raw(global));
+    }
   }
 }
 

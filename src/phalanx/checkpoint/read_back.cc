@@ -96,20 +96,20 @@ void expect_part(const fs::path& directory, const Manifest::Part& part, const Re
 
 }  // namespace
 
-ReadBack read_back(const fs::path& checkpoint, const ReadPace& pace, std::string& fault) {
+ReadBackOutcome read_back(const fs::path& checkpoint, const ReadPace& pace, std::string& fault) {
   try {
     const CheckpointReader reader(checkpoint, Verify::kNo);  // its headers, indices and coverage
     for (const auto& file : reader.manifest().files) {
       expect_file(checkpoint / file.name, file, pace);
     }
     for (const auto& part : reader.manifest().parts) expect_part(checkpoint, part, pace);
-    return ReadBack::kWhole;
+    return ReadBackOutcome::kWhole;
   } catch (const GivenUp&) {
-    return ReadBack::kGivenUp;
+    return ReadBackOutcome::kGivenUp;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal) throw;
     fault = error.what();
-    return ReadBack::kDamaged;
+    return ReadBackOutcome::kDamaged;
   }
 }
 

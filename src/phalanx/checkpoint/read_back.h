@@ -12,7 +12,7 @@ namespace phalanx {
 // up.
 using ReadPace = std::function<bool(std::chrono::nanoseconds took)>;
 
-enum class ReadBack {
+enum class ReadBackOutcome {
   kWhole,
   kDamaged,
   kGivenUp,
@@ -20,7 +20,7 @@ enum class ReadBack {
 
 // Compares every byte with the digests of the manifest and of the parts' indices, and proves that
 // the files have all tensors. `fault` names file and place where it is damaged or cannot be read.
-ReadBack read_back(const std::filesystem::path& checkpoint, const ReadPace& pace,
-                   std::string& fault);
+ReadBackOutcome read_back(const std::filesystem::path& checkpoint, const ReadPace& pace,
+                          std::string& fault);
 
 }  // namespace phalanx

@@ -141,11 +141,11 @@ TEST_F(VerifiedSaves, ReadingCanBeGivenUp) {
   int blocks = 0;
   EXPECT_EQ(read_back(
                 checkpoint, [&](std::chrono::nanoseconds) { return ++blocks < 2; }, fault),
-            ReadBack::kGivenUp);
+            ReadBackOutcome::kGivenUp);
   EXPECT_EQ(blocks, 2);
   EXPECT_EQ(read_back(
                 checkpoint, [](std::chrono::nanoseconds) { return true; }, fault),
-            ReadBack::kWhole);
+            ReadBackOutcome::kWhole);
   EXPECT_EQ(fault, "");
 }
 

@@ -45,8 +45,11 @@ InferenceModel::InferenceModel(const Model& model, InferenceResources resources,
 
 void InferenceModel::load(const CheckpointReader& checkpoint) {
   parameters_.clear(context_);
+  BackendPieces pieces(context_);
   for (ParamId id = 0; id < table_.size(); ++id) {
-    checkpoint.read(global_tensor(table_[id], parameters_.weight(id)), DTypeMatch::kConvert);
+    GlobalTensor weight = global_tensor(table_[id], parameters_.weight(id));
+    weight.memory = &pieces;
+    checkpoint.read(weight, DTypeMatch::kConvert);
   }
 }
 

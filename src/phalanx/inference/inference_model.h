@@ -83,6 +83,7 @@ class InferenceModel {
   }
   template <typename T>
   void read_back(const Tensor& source, std::span<T> destination) {
+    backend_->throw_faults(context_.queue);
     backend_->read_back(context_.queue, source, std::as_writable_bytes(destination));
   }
 

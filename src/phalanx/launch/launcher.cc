@@ -14,9 +14,11 @@
 
 #include "phalanx/base/background_writer.h"
 #include "phalanx/base/error.h"
+#include "phalanx/base/shared_memory.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/launch/attempt.h"
 #include "phalanx/launch/console.h"
+#include "phalanx/launch/left_memory.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/outcome.h"
 #include "phalanx/launch/rank_end.h"
@@ -250,12 +252,14 @@ class Launcher {
         .error_is_terminal = ::isatty(setup_.error) == 1,
         .grace = setup_.grace,
         .kill_patience = setup_.kill_patience};
+    const auto begin = std::filesystem::file_time_type::clock::now();
     NodeReport own = run_attempt(setup, {.group = *group_,
                                          .console = console_,
                                          .log_writer = log_writer_,
                                          .inbox = inbox_,
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
+    if (own.failed > 0) remove_left_memory(shared_memory_folder(), begin);
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
     if (group_->node() == 0) own.progress = newest_state(save_, memory_files_);
     std::vector<NodeReport> reports;

@@ -117,8 +117,8 @@ GlobalTensor whole_tensor(std::string name, const Tensor& local) {
 }
 
 void check_boxes(const GlobalTensor& tensor, Coverage coverage) {
-  PHALANX_CHECK(is_host(tensor.local.space) && tensor.local.contiguous(),
-                "{}: not a contiguous tensor on the host", tensor.name);
+  PHALANX_CHECK(tensor.local.space != MemorySpace::kNone && tensor.local.contiguous(),
+                "{}: not a contiguous tensor in memory", tensor.name);
   const Shape& global = tensor.global_shape;
   const Shape& local = tensor.local.shape;
   const std::int64_t columns = tensor.row_length();
@@ -161,7 +161,6 @@ void visit_global_bytes(const GlobalTensor& tensor,
                         const std::function<void(std::span<const std::byte>)>& visit) {
   const Layout layout(tensor);
   const std::int64_t size = size_of(tensor.local.dtype);
-  const std::byte* local = tensor.local.data();
   std::array<std::byte, kScratchBytes> scratch;
   std::int64_t filled = 0;  // bytes in the scratch
   const auto flush = [&] {
@@ -172,14 +171,18 @@ void visit_global_bytes(const GlobalTensor& tensor,
   while (position < tensor.global_shape.count()) {
     const Run run = layout.rest_of_run(position);
     PHALANX_CHECK(run.length > 0, "{}: no box has element {}", tensor.name, position);
-    const std::byte* from = local + run.local_begin * size;
     std::int64_t bytes = std::min(run.length * size, kLargestPiece);
     if (bytes >= kScratchBytes) {
+      // Down to whole elements: pieces are.
+      bytes = run.length * size;
       flush();
-      visit({from, static_cast<std::size_t>(bytes)});
+      tensor.memory->visit(elements_of(tensor.local, run.local_begin, run.length), kLargestPiece,
+                           visit);
     } else {
       bytes = std::min(bytes, kScratchBytes - filled);
-      std::memcpy(scratch.data() + filled, from, static_cast<std::size_t>(bytes));
+      tensor.memory->read(elements_of(tensor.local, run.local_begin, bytes / size),
+                          std::span(scratch).subspan(static_cast<std::size_t>(filled),
+                                                     static_cast<std::size_t>(bytes)));
       filled += bytes;
       if (filled == kScratchBytes) flush();
     }
@@ -216,23 +219,45 @@ void fill_from_box(const GlobalTensor& tensor, const MatrixBox& from, DType dtyp
                 tensor.name, bytes.size(), from.count(), name_of(dtype));
   for (const auto& box : tensor.boxes) {
     const MatrixBox part = overlap(global_box(box), from);
-    // Rows that are as wide as all three are one run.
-    const bool is_dense = part.columns == from.columns && part.columns == tensor.row_length();
-    const std::int64_t rows_per_run = is_dense ? part.rows : 1;
-    const std::int64_t length = rows_per_run * part.columns;
+    // Rows that are as wide as the local ones are one run there, and where they are as wide as
+    // `from`, also one of the bytes.
+    const bool is_one_run = part.columns == tensor.row_length();
+    const bool is_dense = is_one_run && part.columns == from.columns;
+    const std::int64_t rows_per_run = is_one_run ? part.rows : 1;
+    const std::int64_t rows_of_bytes = is_dense ? part.rows : 1;
+    const std::int64_t length = rows_of_bytes * part.columns;
     for (std::int64_t row = 0; row < part.rows && length > 0; row += rows_per_run) {
+      const Tensor run = elements_of(tensor.local,
+                                     tensor.local_element(box, part.row + row - box.global_row) +
+                                         part.column - box.global_column,
+                                     rows_per_run * part.columns);
       const std::byte* source =
           bytes.data() +
           ((part.row + row - from.row) * from.columns + part.column - from.column) * size;
-      std::byte* target =
-          tensor.local.data() + (tensor.local_element(box, part.row + row - box.global_row) +
-                                 part.column - box.global_column) *
-                                    local_size;
-      if (dtype == local_dtype) {
-        std::memcpy(target, source, static_cast<std::size_t>(length * size));
-      } else {
-        convert_elements(dtype, source, local_dtype, target, length);
+      if (dtype == local_dtype && is_dense == is_one_run) {
+        tensor.memory->write(run, {source, static_cast<std::size_t>(length * size)});
+        continue;
       }
+      // From elements of `bytes` to those of the run, whose pieces may end amid rows.
+      std::int64_t column = 0;  // of `length`
+      tensor.memory->fill(run, [&](std::span<std::byte> piece) {
+        std::byte* target = piece.data();
+        std::int64_t left = std::ssize(piece) / local_size;
+        while (left > 0) {
+          const std::int64_t now = std::min(left, length - column);
+          if (dtype == local_dtype) {
+            std::memcpy(target, source + column * size, static_cast<std::size_t>(now * size));
+          } else {
+            convert_elements(dtype, source + column * size, local_dtype, target, now);
+          }
+          target += now * local_size;
+          left -= now;
+          column += now;
+          if (column < length) continue;
+          column = 0;
+          source += from.columns * size;
+        }
+      });
     }
   }
   note_progress();

@@ -12,6 +12,7 @@
 
 #include "phalanx/mesh/box_range.h"
 #include "phalanx/mesh/matrix_box.h"
+#include "phalanx/tensor/host_pieces.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx {
@@ -23,11 +24,13 @@ namespace phalanx {
 struct GlobalTensor {
   std::string name;
   Shape global_shape;  // without padding
-  Tensor local;        // contiguous, on the host; seen as matrix_rows x matrix_columns
+  Tensor local;        // contiguous; seen as matrix_rows x matrix_columns
   std::vector<ParamBox> boxes;
   // Of the matrix that `local` is a range of; 0: `local` is the matrix.
   std::int64_t local_columns = 0;
   std::int64_t local_begin = 0;
+  // How the host reads and writes `local`; must outlive this.
+  HostPieces* memory = &host_pieces();
 
   // How long rows of the local matrix are, and which element of `local` a row of a box starts at.
   std::int64_t row_length() const {
@@ -35,6 +38,10 @@ struct GlobalTensor {
   }
   std::int64_t local_element(const ParamBox& box, std::int64_t row) const {
     return (box.local_row + row) * row_length() + box.local_column - local_begin;
+  }
+  // How many rows of a box follow each other in `local` without a gap.
+  std::int64_t rows_at_once(const ParamBox& box) const {
+    return box.columns == row_length() ? box.rows : 1;
   }
 };
 
@@ -54,7 +61,7 @@ enum class Coverage { kPartial, kWhole };
 void check_boxes(const GlobalTensor& tensor, Coverage coverage);
 
 // The bytes of the global tensor (row-major, little-endian), in pieces of at most 1 MiB, straight
-// from the local tensor where it is in one piece. The boxes must cover the tensor.
+// from the local tensor where it is in one piece of host memory. The boxes must cover the tensor.
 void visit_global_bytes(const GlobalTensor& tensor,
                         const std::function<void(std::span<const std::byte>)>& visit);
 

@@ -23,6 +23,7 @@
 #include "phalanx/ops/linear.h"
 #include "phalanx/ops/norm.h"
 #include "phalanx/ops/optimizer.h"
+#include "phalanx/ops/queue.h"
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
@@ -31,14 +32,6 @@
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx {
-
-// An ordered queue of work on a device. On the CPU everything runs in order when it is enqueued.
-struct Queue {
-  int id = 0;
-};
-struct Event {
-  int id = 0;
-};
 
 namespace ops {
 
@@ -107,16 +100,28 @@ class Backend : public WorkspaceSizes {
   }
 
   virtual MemorySpace space() const = 0;
+  Queue queue(StreamKind kind) const { return {static_cast<int>(kind)}; }
 
-  // Bytes from the host into a tensor, in the order of the queue.
+  // Bytes from the host into a dense tensor, in the order of the queue. The source may change when
+  // the call returns.
   virtual void upload(Queue queue, const Tensor& destination,
                       std::span<const std::byte> source) = 0;
-  // The only way back to the host; waits for the queue. Called in train/ alone. A planning backend
-  // answers zeros.
+  // The only two ways back to the host, of dense tensors. A planning backend answers zeros.
+  // In the order of the queue, without waiting for it.
+  virtual ReadBack read_later(Queue queue, const Tensor& source) = 0;
+  // Waits for the queue: for set-up, saving and tests, not for steps.
   virtual void read_back(Queue queue, const Tensor& source, std::span<std::byte> destination) = 0;
 
+  // The point that a queue has reached when all that is enqueued has run.
   virtual Event record(Queue queue) = 0;
+  // What comes in the queue runs after the event.
   virtual void wait(Queue queue, Event event) = 0;
+  virtual bool passed(Event event) = 0;
+  virtual void wait_host(Event event) = 0;
+
+  // Where kernels have noted faults in data (ops/fault.h): waits for the queue, and throws the
+  // error that a host throws at once, as all backends on the host do.
+  virtual void throw_faults(Queue /*queue*/) {}
 
  private:
   virtual void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) = 0;
@@ -151,6 +156,7 @@ void enqueue(Context& context, const Op& op) {
 // Both are made of free functions that argument-dependent lookup finds beside the type Device:
 //   std::int64_t workspace_bytes_of(const Device&, const Op&);
 //   void execute(Device&, const Op&, const Tensor& scratch);
+// A device with queues has device_on(Device&, Queue), too: what its execute() takes for a device.
 template <typename Device, typename... Ops>
 std::int64_t workspace_bytes_by_number(OpListOf<Ops...> /*list*/, const Device& device,
                                        std::size_t number, const void* op) {
@@ -174,6 +180,11 @@ class WorkspaceSizesOf final : public WorkspaceSizes {
   Device device_;
 };
 
+template <typename Device>
+Device& device_on(Device& device, Queue /*queue*/) {
+  return device;
+}
+
 template <typename Device, typename List>
 class DispatchTo;
 template <typename Device, typename... Ops>
@@ -186,14 +197,18 @@ class DispatchTo<Device, OpListOf<Ops...>> : public Backend {
  protected:
   explicit DispatchTo(Device device) : device_(std::move(device)) {}
 
+  Device& device() { return device_; }
+
  private:
-  void run_op(Queue /*queue*/, std::size_t number, const void* op, const Tensor& scratch) final {
-    using Function = void (*)(Device&, const void*, const Tensor&);
-    static constexpr Function kFunctions[] = {
-        [](Device& device, const void* operands, const Tensor& memory) {
-          execute(device, *static_cast<const Ops*>(operands), memory);
-        }...};
-    kFunctions[number](device_, op, scratch);
+  void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) final {
+    using DeviceOnQueue = decltype(device_on(std::declval<Device&>(), queue));
+    using Function = void (*)(std::remove_reference_t<DeviceOnQueue>&, const void*, const Tensor&);
+    static constexpr Function kFunctions[] = {[](std::remove_reference_t<DeviceOnQueue>& device,
+                                                 const void* operands, const Tensor& memory) {
+      execute(device, *static_cast<const Ops*>(operands), memory);
+    }...};
+    DeviceOnQueue device = device_on(device_, queue);
+    kFunctions[number](device, op, scratch);
   }
 
   Device device_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <set>
 
 #include "phalanx/ops/cases/compare.h"
@@ -64,6 +66,31 @@ TEST_P(CpuBackend, SurvivesDoubles) {
   for_each_row([&](const Case& row, DType /*storage*/) {
     EXPECT_TRUE(refuses_disguised(row, DType::kF64, -1, *backend).value_or(true));
   });
+}
+
+// On a host all that was enqueued has run.
+TEST(HostQueues, ReadBacksAreCopiesAndEventsHavePassed) {
+  const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
+  Arena memory("numbers", 256);
+  const Tensor x = memory.allocate(DType::kI32, {2});
+  const Queue compute = backend->queue(StreamKind::kCompute);
+  const Queue out = backend->queue(StreamKind::kCopyOut);
+  EXPECT_NE(compute.id, out.id);
+  const auto upload = [&](std::array<std::int32_t, 2> numbers) {
+    backend->upload(compute, x, std::as_bytes(std::span(numbers)));
+  };
+  upload({3, 4});
+  const Event event = backend->record(compute);
+  backend->wait(out, event);
+  ReadBack read = backend->read_later(out, x);
+  upload({5, 6});
+  EXPECT_TRUE(backend->passed(event));
+  EXPECT_TRUE(read.here());
+  const std::span<const std::byte> bytes = read.wait();
+  std::array<std::int32_t, 2> numbers{};
+  ASSERT_EQ(bytes.size(), sizeof(numbers));
+  std::memcpy(numbers.data(), bytes.data(), sizeof(numbers));
+  EXPECT_EQ(numbers, (std::array<std::int32_t, 2>{3, 4}));
 }
 
 std::vector<std::string> tested_ops() {

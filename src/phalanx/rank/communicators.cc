@@ -9,21 +9,51 @@ void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
 }
 
 RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
-                                     StepTimers* timers)
-    : coordinates(grid.coordinates(everyone.rank())), world(&everyone), grid_(grid) {
+                                     StepTimers* timers, Communicator* hosts)
+    : coordinates(grid.coordinates(everyone.rank())),
+      world(&everyone),
+      control(hosts != nullptr ? hosts : &everyone),
+      grid_(grid) {
   if (timers != nullptr) {
     timed_world_ = timed(everyone, *timers);
     world = timed_world_.get();
+    if (hosts != nullptr) timed_control_ = timed(*hosts, *timers);
+    control = hosts != nullptr ? timed_control_.get() : world;
   }
+  PHALANX_CHECK(control->size() == world->size() && control->rank() == world->rank(),
+                "rank {} of {} is rank {} of {} hosts", world->rank(), world->size(),
+                control->rank(), control->size());
   PHALANX_CHECK(world->size() == grid.world_size(), "a world of {} ranks on a grid of {}",
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();
-  if (sizes.tensor > 1) tensor = world->split(grid.groups("tp"), "tp");
-  if (sizes.data > 1) data = world->split(grid.groups("dp"), "dp");
+  if (sizes.tensor > 1) tensor = split(grid.groups("tp"), "tp");
+  if (sizes.data > 1) data = split(grid.groups("dp"), "dp");
   if (sizes.pipeline > 1) {
-    pipeline = world->split(grid.groups("pp"), "pp");
-    model_ = world->split(grid.groups("tp-pp"), "mp");
+    pipeline = split(grid.groups("pp"), "pp");
+    model_ = split(grid.groups("tp-pp"), "mp");
   }
+}
+
+std::unique_ptr<Communicator> RankCommunicators::split(const RankGroups& groups,
+                                                       const std::string& name) const {
+  std::unique_ptr<Communicator> group = world->split(groups, name);
+  if (control == world) return group;
+  std::unique_ptr<Communicator> hosts = control->split(groups, name);
+  if (group) twins_->insert_or_assign(group.get(), std::move(hosts));
+  return group;
+}
+
+Communicator* RankCommunicators::on_host(Communicator* group) const {
+  if (group == nullptr || control == world) return group;
+  if (group == world) return control;
+  const auto twin = twins_->find(group);
+  PHALANX_CHECK(twin != twins_->end(), "{}: a group that was not made here", group->name());
+  return twin->second.get();
+}
+
+void RankCommunicators::abort(std::string_view reason) const noexcept {
+  world->abort(reason);
+  if (control != world) control->abort(reason);
 }
 
 std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
@@ -34,7 +64,7 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
     std::vector<int>& group = groups.emplace_back();
     for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
   }
-  return world->split(groups, name);
+  return split(groups, name);
 }
 
 RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
@@ -53,8 +83,8 @@ RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
     }
   }
   Sharding groups;
-  if (shards.front().size() > 1) groups.shards = world->split(shards, "dp-shard");
-  if (replicas.front().size() > 1) groups.replicas = world->split(replicas, "dp-replica");
+  if (shards.front().size() > 1) groups.shards = split(shards, "dp-shard");
+  if (replicas.front().size() > 1) groups.replicas = split(replicas, "dp-replica");
   return groups;
 }
 
@@ -69,7 +99,7 @@ std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
       groups.emplace_back(first, first + count);
     }
   }
-  return world->split(groups, name);
+  return split(groups, name);
 }
 
 }  // namespace phalanx

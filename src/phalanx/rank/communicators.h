@@ -1,8 +1,10 @@
 #pragma once
 // The groups of ranks that a rank talks to in a run.
 
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "phalanx/base/step_timers.h"
@@ -16,6 +18,7 @@ void sum_over(Context& context, Communicator* group, const Tensor& tensor);
 
 struct RankCommunicators {
   GridCoordinates coordinates;  // of this rank
+  // Carry tensors of the rank's backend.
   Communicator* world;
   // Null where the group has one rank.
   std::unique_ptr<Communicator> tensor, data, pipeline;
@@ -24,9 +27,18 @@ struct RankCommunicators {
   // where that is one rank.
   Communicator* model() const { return model_ ? model_.get() : tensor.get(); }
 
+  // All ranks, for what their hosts tell each other: numbers and texts in host memory. Barriers,
+  // and who is busy, go here, too. It is the world where that carries host memory.
+  Communicator* control;
+  // The ranks of one of these groups, or of one that was made here, for numbers of their hosts;
+  // null for null.
+  Communicator* on_host(Communicator* group) const;
+
   // Splits the world by the grid; every rank at the same time. `timers`, where given, count all
-  // waits.
-  RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr);
+  // waits. `control`: the same ranks on a transport for host memory, where the world carries
+  // memory of devices.
+  RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr,
+                    Communicator* control = nullptr);
 
   // A group of these ranks of each pipeline, in this order; null where this rank is not in it, or
   // alone in it. Every rank of the world makes such groups in the same order.
@@ -43,9 +55,18 @@ struct RankCommunicators {
   // Every rank of the world makes them in the same order.
   std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;
 
+  // This rank fails: see Communicator::abort().
+  void abort(std::string_view reason) const noexcept;
+
  private:
+  // Of the world, and of the control's ranks where these are others.
+  std::unique_ptr<Communicator> split(const RankGroups& groups, const std::string& name) const;
+
   RankGrid grid_;  // groups are computed when they are made: a large world has thousands
-  std::unique_ptr<Communicator> timed_world_;
+  std::unique_ptr<Communicator> timed_world_, timed_control_;
+  // By group, where the control is not the world. Groups are made by const functions.
+  using Twins = std::map<const Communicator*, std::unique_ptr<Communicator>>;
+  std::unique_ptr<Twins> twins_ = std::make_unique<Twins>();
   std::unique_ptr<Communicator> model_;  // where there is a pipeline
 };
 

@@ -33,7 +33,7 @@ EvaluationRun::EvaluationRun(Rank& rank, const BatchSource* source,
   if (const EvaluationScores* scores = rank.losses().scores.get()) {
     score_counts_.resize(static_cast<std::size_t>(scores->counts()));
   }
-  if (stop != nullptr) stop_.emplace(*rank.ranks().world, rank.stop_slots(), *stop);
+  if (stop != nullptr) stop_.emplace(*rank.ranks().control, rank.stop_slots(), *stop);
   rank.states().begin_passes(context(), -1);
 }
 
@@ -48,7 +48,8 @@ std::optional<StepResult> EvaluationRun::run() {
     const TimerScope time(rank_.timers(), StepTimer::kEvaluation);
     program_.executor->run(context(), rank_.arenas()["saved"], settings(), *this, hooks);
   }
-  if (stop_ && stop_->end(context())) return std::nullopt;
+  if (stop_ && stop_->end(rank_.host_context())) return std::nullopt;
+  context().backend.throw_faults(context().queue);
   losses_.sum_over_ranks();
   StepResult result;
   result.losses = losses_.read(0, 1);
@@ -68,16 +69,16 @@ void EvaluationRun::rehearse() {
 // Only the stage with the head counts, the others add zeros.
 void EvaluationRun::sum_score_counts() {
   const Tensor& counts = rank_.losses().score_counts;
-  context().backend.upload(context().queue, counts,
-                           std::as_bytes(std::span(std::as_const(score_counts_))));
-  sum_over(context(), rank_.ranks().data.get(), counts);
-  sum_over(context(), rank_.ranks().pipeline.get(), counts);
-  context().backend.read_back(context().queue, counts,
-                              std::as_writable_bytes(std::span(score_counts_)));
+  Context& host = rank_.host_context();
+  const RankCommunicators& ranks = rank_.ranks();
+  host.backend.upload(host.queue, counts, std::as_bytes(std::span(std::as_const(score_counts_))));
+  sum_over(host, ranks.on_host(ranks.data.get()), counts);
+  sum_over(host, ranks.on_host(ranks.pipeline.get()), counts);
+  host.backend.read_back(host.queue, counts, std::as_writable_bytes(std::span(score_counts_)));
 }
 
 bool EvaluationRun::is_given_up(int microbatch) {
-  return stop_ && stop_->is_given_up(context(), microbatch);
+  return stop_ && stop_->is_given_up(rank_.host_context(), microbatch);
 }
 
 }  // namespace phalanx

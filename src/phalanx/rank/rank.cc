@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <span>
 
+#include "phalanx/base/numeric.h"
 #include "phalanx/model/batch_binding.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_run.h"
 #include "phalanx/settings/config_views.h"
 
@@ -43,6 +46,12 @@ std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
 
 }  // namespace
 
+// Gathers, slots of a stop agreement, counts of losses and scores.
+Rank::Host::Host(int ranks)
+    : backend(make_cpu_backend(1, cpu::ProductPrecision::kFp32)),
+      memory("control", round_up(gather_bytes(ranks), kArenaAlignment) + (std::int64_t{1} << 16)),
+      context{.backend = *backend, .workspace = memory} {}
+
 Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms& programs,
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, Shared* shared)
     : config_(config),
@@ -50,6 +59,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       region_(any_rank.placed(ranks.coordinates.tensor)->transformer().tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
+      host_(backend.space() == MemorySpace::kDevice ? std::make_unique<Host>(ranks.world->size())
+                                                    : nullptr),
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.coordinates.tensor)),
       shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
@@ -57,7 +68,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
-      losses_(config_, *family_model_, programs_, arenas["workspace"]),
+      losses_(config_, *family_model_, programs_, arenas["workspace"], host_context().workspace),
       batches_(family_model_->batch_schema(), config.layout.micro_batch_size,
                programs_.batch_slots(), arenas["workspace"]) {
   if (is_asynchronous(config.layout)) {
@@ -67,7 +78,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
   }
   if (ranks.world->size() > 1) {
     const auto pipeline = static_cast<int>(config.layout.pipeline_model_parallel_size);
-    stop_slots_ = arenas["workspace"].allocate(DType::kI32, {StopAgreement::delay(pipeline)});
+    stop_slots_ = host_context().workspace.allocate(DType::kI32, {StopAgreement::delay(pipeline)});
   }
   Arena& snapshot = arenas["snapshot"];
   if (snapshot.space() != MemorySpace::kNone && snapshot.capacity() > 0) {
@@ -77,7 +88,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
 
 Rank::~Rank() {
   if (!ends_together_ && std::uncaught_exceptions() > exceptions_at_birth_) {
-    ranks_.world->abort("it ended with an exception");
+    ranks_.abort("it ended with an exception");
   }
 }
 
@@ -125,10 +136,11 @@ int Rank::largest_of_all(int value) {
   if (!stop_slots_) return value;
   const Tensor slot = stop_slots_.slice(0, 0, 1);
   const std::int32_t mine = value;
-  context_.backend.upload(context_.queue, slot, std::as_bytes(std::span(&mine, 1)));
-  ranks_.world->all_reduce(context_, slot, Reduction::kMax).wait(context_.queue);
+  Context& context = host_context();
+  context.backend.upload(context.queue, slot, std::as_bytes(std::span(&mine, 1)));
+  ranks_.control->all_reduce(context, slot, Reduction::kMax).wait(context.queue);
   std::int32_t largest = 0;
-  context_.backend.read_back(context_.queue, slot, std::as_writable_bytes(std::span(&largest, 1)));
+  context.backend.read_back(context.queue, slot, std::as_writable_bytes(std::span(&largest, 1)));
   return largest;
 }
 

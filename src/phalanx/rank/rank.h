@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "phalanx/ops/backend_pieces.h"
 #include "phalanx/rank/asynchronous_updates.h"
 #include "phalanx/rank/batch_memory.h"
 #include "phalanx/rank/communicators.h"
@@ -72,6 +73,11 @@ class Rank final {
   const TrainConfig& config() const { return config_; }
   const RankCommunicators& ranks() const { return ranks_; }
   Context& context() { return context_; }
+  // For numbers of this rank's host, which travel over ranks().control and on_host(): its tensors
+  // lie in host memory. It is context() where that has host memory.
+  Context& host_context() { return host_ ? host_->context : context_; }
+  // How the host reads and writes this rank's tensors between steps.
+  HostPieces& host_pieces() { return host_pieces_; }
   RankArenas& arenas() { return arenas_; }
   const RankStates& states() const { return states_; }
   // Bytes of this rank's files on the disk.
@@ -96,7 +102,10 @@ class Rank final {
   int largest_of_all(int value);
 
   // Every op of the next steps is written there, for plans and benchmarks; null ends it.
-  void record_to(Recorder* recorder) { context_.recorder = recorder; }
+  void record_to(Recorder* recorder) {
+    context_.recorder = recorder;
+    host_context().recorder = recorder;
+  }
   // Training steps count their time there from now on; null: nowhere.
   void time_with(StepTimers* timers);
 
@@ -109,16 +118,26 @@ class Rank final {
   // Null unless the schedule is asynchronous.
   AsynchronousUpdates* asynchronous() const { return asynchronous_.get(); }
   StepTimers* timers() const { return timers_; }
-  // i32, for StopAgreement; empty where this is the only rank.
+  // i32 on the host, for StopAgreement; empty where this is the only rank.
   const Tensor& stop_slots() const { return stop_slots_; }
 
  private:
+  // Where the backend's tensors lie on a device.
+  struct Host {
+    explicit Host(int ranks);
+    std::unique_ptr<Backend> backend;
+    Arena memory;
+    Context context;
+  };
+
   const TrainConfig config_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
   bool ends_together_ = false;
   const RankCommunicators& ranks_;
   TensorRegion region_;
   Context context_;
+  std::unique_ptr<Host> host_;
+  BackendPieces host_pieces_{context_};
   RankArenas& arenas_;
   std::shared_ptr<const Model> family_model_;  // of this rank's place
   nn::BatchShapes shapes_;

@@ -23,9 +23,11 @@ RankArenas RankArenas::planning() {
   return arenas;
 }
 
-RankArenas::RankArenas(const MemoryBytes& bytes) {
+RankArenas::RankArenas(const MemoryBytes& bytes, ArenaMemory& memory) {
   for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
-    arenas_.emplace_back(arena_name(kMemoryRows[row]), bytes.rows[row]);
+    const MemoryRowInfo& info = kMemoryRows[row];
+    arenas_.emplace_back(arena_name(info), bytes.rows[row],
+                         info.is_on_host ? host_memory() : memory);
   }
 }
 

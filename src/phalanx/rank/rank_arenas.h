@@ -14,8 +14,9 @@ namespace phalanx {
 class RankArenas {
  public:
   static RankArenas planning();
-  // Arenas of exactly these sizes. SystemError where the system has not that much memory.
-  explicit RankArenas(const MemoryBytes& bytes);
+  // Arenas of exactly these sizes: what kernels read in `memory`, what only the host reads in host
+  // memory. SystemError where there is not that much memory.
+  explicit RankArenas(const MemoryBytes& bytes, ArenaMemory& memory = host_memory());
 
   Arena& operator[](MemoryRow row) { return arenas_[row.index()]; }
   const Arena& operator[](MemoryRow row) const { return arenas_[row.index()]; }

@@ -104,6 +104,12 @@ void RankStates::time_with(StepTimers* timers) const {
 
 Storage* RankStates::open_storage(const std::string& directory, RankArenas& arenas) {
   if (directory.empty()) return nullptr;
+  if (arenas["parameters"].space() == MemorySpace::kDevice) {
+    throw ConfigError(
+        "{}: states in files come through memory of the host, and this run computes on a device: "
+        "leave out --offload-optimizer-to, --offload-parameters-to and --offload-activations-to",
+        directory);
+  }
   std::unique_ptr<TimedStorage>& storage = storages_[directory];
   if (storage) return storage.get();
   StorageOptions options{.block_bytes = config_.layout.aio_block_size,

@@ -29,7 +29,7 @@ void write_scalar(Context& context, const Tensor& scalar, double value) {
 }
 
 LossMemory::LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-                       Arena& workspace)
+                       Arena& workspace, Arena& host)
     : averages_microbatches(config.optimizer.loss_average == "microbatch"),
       num_losses(model.losses().size()),
       scores(family_of(config).evaluation_scores(config)),
@@ -39,8 +39,8 @@ LossMemory::LossMemory(const TrainConfig& config, const Model& model, const Rank
   const auto reserve = [&](const Shape& shape) { return workspace.allocate(DType::kF64, shape); };
   sums = reserve({2 * most_updates * count});
   if (averages_microbatches) of_microbatches = reserve({count, 2, programs.most_microbatches()});
-  if (wants_counts()) global_counts = reserve({count});
-  if (scores != nullptr) score_counts = reserve({scores->counts()});
+  if (wants_counts()) global_counts = host.allocate(DType::kF64, {count});
+  if (scores != nullptr) score_counts = host.allocate(DType::kF64, {scores->counts()});
   if (num_losses == 1) {
     const BatchSchema schema = model.batch_schema();
     mask_column = schema.index(model.losses().front().mask);
@@ -49,12 +49,14 @@ LossMemory::LossMemory(const TrainConfig& config, const Model& model, const Rank
 }
 
 StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
-                       const RankCommunicators& ranks, const RankProgram& program, Context& context)
+                       const RankCommunicators& ranks, const RankProgram& program, Context& context,
+                       Context& host_context)
     : layout_(config.layout),
       memory_(memory),
       ranks_(ranks),
       program_(program),
       context_(context),
+      host_context_(host_context),
       terms_(memory.num_losses) {
   ops::fill(context_, {.x = memory.sums, .value = 0.0});
   if (memory.of_microbatches) ops::fill(context_, {.x = memory.of_microbatches, .value = 0.0});
@@ -63,14 +65,17 @@ StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
 // All stages read the same samples, so each sums for itself.
 void StepLosses::count(const std::vector<double>& own) {
   const Tensor& counts = memory_.global_counts;
+  Context& host = host_context_;
   if (!own.empty()) {
     PHALANX_CHECK(own.size() == terms_.size(), "counts of {} losses", own.size());
-    context_.backend.upload(context_.queue, counts, std::as_bytes(std::span(own)));
+    host.backend.upload(host.queue, counts, std::as_bytes(std::span(own)));
   }
-  if (ranks_.tensor) ranks_.tensor->broadcast(context_, counts, 0).wait(context_.queue);
-  sum_over(context_, ranks_.data.get(), counts);
+  if (Communicator* tensor = ranks_.on_host(ranks_.tensor.get())) {
+    tensor->broadcast(host, counts, 0).wait(host.queue);
+  }
+  sum_over(host, ranks_.on_host(ranks_.data.get()), counts);
   counts_.assign(terms_.size(), 1.0);
-  context_.backend.read_back(context_.queue, counts, std::as_writable_bytes(std::span(counts_)));
+  host.backend.read_back(host.queue, counts, std::as_writable_bytes(std::span(counts_)));
 }
 
 std::span<const nn::LossTerm> StepLosses::terms(int microbatch) {

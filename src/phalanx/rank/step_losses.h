@@ -16,10 +16,10 @@
 
 namespace phalanx {
 
-// Allocated once, in the workspace.
+// Allocated once: in the workspace, and what the host counts in its memory.
 struct LossMemory {
   LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-             Arena& workspace);
+             Arena& workspace, Arena& host);
 
   // Whether a step must be told beforehand what each loss counts. With several losses the gradients
   // cannot be divided at the end: by then they are one sum.
@@ -37,8 +37,8 @@ struct LossMemory {
   Tensor sums;                // f64, [losses, {sum, count}, most updates]
   // With --loss-average microbatch: f64, [losses, {sum, count}, most microbatches of a program].
   Tensor of_microbatches;
-  Tensor global_counts;  // f64, [losses], where wants_counts()
-  Tensor score_counts;   // f64, where there are scores
+  Tensor global_counts;  // f64, [losses], where wants_counts(); on the host
+  Tensor score_counts;   // f64, where there are scores; on the host
   Tensor scale;          // [1]: what losses are multiplied by before the backward pass
 };
 
@@ -46,7 +46,7 @@ struct LossMemory {
 class StepLosses {
  public:
   StepLosses(const TrainConfig& config, const LossMemory& memory, const RankCommunicators& ranks,
-             const RankProgram& program, Context& context);
+             const RankProgram& program, Context& context, Context& host_context);
 
   // What each loss counts in the whole batch, from what it counts in this rank's part; `own` is
   // empty on ranks that do not read batches. By all ranks at the same time.
@@ -82,6 +82,7 @@ class StepLosses {
   const RankCommunicators& ranks_;
   const RankProgram& program_;
   Context& context_;
+  Context& host_context_;
   std::vector<nn::LossTerm> terms_;
   std::vector<double> counts_;  // by loss, once counted
 };

@@ -5,7 +5,8 @@ namespace phalanx {
 StepRun::StepRun(Rank& rank, const RankProgram& program, const BatchSource* source)
     : rank_(rank),
       program_(program),
-      losses_(rank.config(), rank.losses(), rank.ranks(), program, rank.context()),
+      losses_(rank.config(), rank.losses(), rank.ranks(), program, rank.context(),
+              rank.host_context()),
       source_(source) {}
 
 StepSettings StepRun::settings() const {

@@ -49,6 +49,7 @@ Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
 std::vector<StepResult> TrainingRun::results() const {
   const OptimizerConfig& flags = rank_.config().optimizer;
   const Optimizer& optimizer = rank_.optimizer();
+  context().backend.throw_faults(context().queue);
   std::vector<StepResult> results;
   for (std::size_t i = 0; i < iterations_.size(); ++i) {
     const std::int64_t updates = updates_per_iteration();

@@ -81,6 +81,7 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
       ContributedTensor& tensor = tensors[places.at(rank.table()[id].name)];
       tensor.parts.push_back(global_tensor(rank.table()[id], parameters.weight(id)));
       tensor.parts.back().boxes = whole_weight_boxes(states, id);
+      tensor.parts.back().memory = &rank.host_pieces();
     }
     for (const auto& [segment, boxes] : written) {
       if (is_whole(segment.id)) continue;
@@ -96,6 +97,7 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
       }
       tensor.parts.push_back(shard_tensor(spec, local, segment.begin, prefix));
       tensor.parts.back().boxes = boxes;
+      tensor.parts.back().memory = &rank.host_pieces();
       tensor.fetches.emplace_back();
       if (!is_in_file) continue;
       tensor.fetches.back() = [&rank, &states, file, part = segment] {

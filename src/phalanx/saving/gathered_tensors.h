@@ -33,7 +33,7 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
 
 class GatheredTensors final : public TensorSource {
  public:
-  // `world`: all ranks, each with its contribution.
+  // `world`: all ranks, each with its contribution, on a transport for host memory.
   GatheredTensors(std::vector<ContributedTensor> tensors, Communicator& world, Context& context);
 
   int size() const override { return static_cast<int>(tensors_.size()); }

@@ -65,11 +65,12 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
       local = in_memory(segment);
     }
     const Manifest::Entry* entry = entries.at(spec.name);
-    targets_[&reader_.stored(*entry)].push_back(
-        {.part = shard_tensor(spec, local, segment.begin, prefix),
-         .read_as = entry,
-         .file = is_in_file ? file : nullptr,
-         .segment = segment});
+    GlobalTensor part = shard_tensor(spec, local, segment.begin, prefix);
+    part.memory = &rank_.host_pieces();
+    targets_[&reader_.stored(*entry)].push_back({.part = std::move(part),
+                                                 .read_as = entry,
+                                                 .file = is_in_file ? file : nullptr,
+                                                 .segment = segment});
   }
 }
 

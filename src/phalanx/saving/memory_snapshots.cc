@@ -21,6 +21,9 @@
 namespace phalanx {
 namespace {
 
+// Read at once from a device.
+constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
+
 MemoryFiles files_of(const RunConfig& run) {
   return MemoryFiles::inherited(run.memory_files, kMemoryFilesVariable);
 }
@@ -37,12 +40,12 @@ std::vector<ContributedTensor> stored_tensors(Rank& rank) {
 
 // Passes the elements of the boxes to the writer, box after box, row-major.
 void write_boxes(const GlobalTensor& part, MemoryFileWriter& writer) {
-  const std::int64_t size = size_of(part.local.dtype);
   for (const ParamBox& box : part.boxes) {
-    const std::int64_t rows_at_once = box.columns == part.row_length() ? box.rows : 1;
-    for (std::int64_t row = 0; row < box.rows; row += rows_at_once) {
-      writer.write({part.local.data() + part.local_element(box, row) * size,
-                    static_cast<std::size_t>(rows_at_once * box.columns * size)});
+    const std::int64_t rows = part.rows_at_once(box);
+    for (std::int64_t row = 0; row < box.rows; row += rows) {
+      const Tensor run = elements_of(part.local, part.local_element(box, row), rows * box.columns);
+      part.memory->visit(run, kPieceBytes,
+                         [&](std::span<const std::byte> piece) { writer.write(piece); });
     }
   }
 }
@@ -137,7 +140,7 @@ void MemorySnapshots::after(std::int64_t iteration, const std::function<Manifest
 
 void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest()>& manifest) {
   const auto begin = std::chrono::steady_clock::now();
-  Communicator& world = *rank_.ranks().world;
+  Communicator& world = *rank_.ranks().control;
   rank_.finish_gather();
   const auto busy = world.busy(fmt::format("taking a snapshot of iteration {}", iteration));
   const auto tensors = stored_tensors(rank_);

@@ -71,7 +71,7 @@ inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
   }
   const SaveVerdict verdict = own.wait(leading ? &*leading : nullptr);
   // No rank goes before all have heard it.
-  rank.ranks().world->barrier(rank.context());
+  rank.ranks().control->barrier(rank.host_context());
   return verdict;
 }
 

@@ -7,9 +7,9 @@ namespace phalanx {
 
 std::vector<std::vector<std::int64_t>> gather_numbers(Rank& rank,
                                                       const std::vector<std::int64_t>& mine) {
-  Communicator& world = *rank.ranks().world;
+  Communicator& world = *rank.ranks().control;
   if (world.size() == 1) return {mine};
-  Context& context = rank.context();
+  Context& context = rank.host_context();
   const std::int64_t ranks = world.size();
   Arena counts_arena("loading", (ranks + 2) * kArenaAlignment);
   const Tensor count = counts_arena.allocate(DType::kI64, {1});

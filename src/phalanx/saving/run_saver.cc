@@ -97,7 +97,7 @@ void RunSaver::settle(std::int64_t iteration) {
 
 SaveVerdict RunSaver::wait_for_verdict() {
   const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
-  const auto busy = rank_.ranks().world->busy(
+  const auto busy = rank_.ranks().control->busy(
       fmt::format("saving the checkpoint of iteration {}", under_way_->iteration));
   under_way_->snapshot->lend_rest(rank_);
   return under_way_->save->wait(leading_.get());
@@ -110,7 +110,7 @@ void RunSaver::begin_parts(const RunState& state, bool in_background) {
   if (tiles_.empty()) tiles_ = saved_tiles(rank_, with_optimizer);
   const std::string epoch =
       fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_);
-  Communicator& world = *rank_.ranks().world;
+  Communicator& world = *rank_.ranks().control;
   const std::string what = fmt::format("saving the checkpoint of iteration {}", state.iteration);
   UnderWay& begun = under_way_.emplace(UnderWay{});
   begun.iteration = state.iteration;
@@ -229,7 +229,7 @@ void RunSaver::verify(Occasion occasion) {
 void RunSaver::end_if_hopeless() {
   if (!is_hopeless_) return;
   // The first rank says why.
-  if (!is_leader()) rank_.ranks().world->barrier(rank_.context());
+  if (!is_leader()) rank_.ranks().control->barrier(rank_.host_context());
   throw IoError("{}", hopeless_);
 }
 
@@ -242,11 +242,11 @@ std::optional<std::string> RunSaver::save_whole(const RunState& state) {
 
 std::string RunSaver::write_whole(const RunState& state) {
   rank_.finish_gather();
-  Communicator& world = *rank_.ranks().world;
+  Communicator& world = *rank_.ranks().control;
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
   GatheredTensors tensors(contributed_tensors(rank_, !run_.config.run.no_save_optim), world,
-                          rank_.context());
+                          rank_.host_context());
   if (!is_leader()) {
     tensors.serve();
     return {};

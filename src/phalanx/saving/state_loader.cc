@@ -54,8 +54,8 @@ class Loading {
  public:
   Loading(const CheckpointReader& reader, Rank& rank, LoadTargets& targets, LoadPlan plan)
       : reader_(reader.chunk_reader()),
-        world_(*rank.ranks().world),
-        context_(rank.context()),
+        world_(*rank.ranks().control),
+        context_(rank.host_context()),
         targets_(targets),
         plan_(std::move(plan)),
         arena_("loading", plan_.largest_chunk + plan_.largest_sent + plan_.largest_received +

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "phalanx/base/numeric.h"
 #include "phalanx/base/progress.h"
+#include "phalanx/ops/backend_pieces.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx {
@@ -23,25 +25,47 @@ TileSnapshot::TileSnapshot(const Rank& rank, std::span<const SavedTile> tiles, c
                            Waiting waiting)
     : states_(rank.parameters().states()),
       has_mains_(rank.parameters().has_main_parameters()),
-      memory_(memory),
       waiting_(std::move(waiting)),
+      tiles_(tiles_of(states_, tiles)),
       index_(states_.tiles().size(), -1),
-      ring_(memory.defined() ? memory.count() : 0) {
-  for (const SavedTile& saved : tiles) {
-    index_[static_cast<std::size_t>(saved.tile)] = static_cast<int>(tiles_.size());
-    Tile& tile = tiles_.emplace_back();
+      memory_(memory_for_copies(memory)),
+      ring_(memory_.defined() ? memory_.count() : 0) {
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    index_[static_cast<std::size_t>(tiles_[i].number)] = static_cast<int>(i);
+  }
+}
+
+std::vector<TileSnapshot::Tile> TileSnapshot::tiles_of(const StateLayout& states,
+                                                       std::span<const SavedTile> saved_tiles) {
+  std::vector<Tile> tiles;
+  for (const SavedTile& saved : saved_tiles) {
+    Tile& tile = tiles.emplace_back();
     tile.number = saved.tile;
     tile.in_file = saved.in_file();
     tile.bytes = saved.bytes();
     for (const SavedRange& range : saved.ranges) {
+      const bool on_device = !range.in_file && !is_host(range.local.space);
+      tile.on_device = tile.on_device || on_device;
       GlobalTensor part =
-          shard_tensor(states_.table()[range.segment.id], range.local, range.segment.begin);
+          shard_tensor(states.table()[range.segment.id], range.local, range.segment.begin);
       part.boxes = range.boxes;
       tile.ranges.push_back({.saved = range,
                              .part = std::move(part),
-                             .source = range.in_file ? nullptr : range.local.data()});
+                             .source = range.in_file || on_device ? nullptr : range.local.data()});
     }
   }
+  return tiles;
+}
+
+Tensor TileSnapshot::memory_for_copies(const Tensor& given) {
+  std::int64_t largest = 0;
+  for (const Tile& tile : tiles_) {
+    if (tile.on_device) largest = std::max(largest, tile.bytes);
+  }
+  if (largest == 0 || (given.defined() && given.count() >= largest)) return given;
+  // One is written while the next is copied.
+  own_memory_.emplace("snapshot of tiles", 2 * round_up(largest, kArenaAlignment));
+  return own_memory_->allocate(DType::kU8, {own_memory_->capacity()});
 }
 
 Tensor TileSnapshot::elements_of(const Range& range, const TileElements& elements) const {
@@ -75,7 +99,11 @@ std::vector<const std::byte*> TileSnapshot::copy(Context& context, const Tile& t
   for (const Range& range : tile.ranges) {
     const Tensor from = elements_of(range, elements);
     const Tensor to = dense_tensor(*memory_.arena, memory_.offset + offset, from.dtype, from.shape);
-    ops::copy(context, {.destination = to, .source = from});
+    if (is_host(from.space)) {
+      ops::copy(context, {.destination = to, .source = from});
+    } else {
+      BackendPieces(context).read(from, {to.data(), static_cast<std::size_t>(to.bytes())});
+    }
     copies.push_back(to.data());
     offset += range.saved.bytes();
   }
@@ -89,7 +117,7 @@ void TileSnapshot::before_update(Context& context, int number, const TileElement
   Lock lock(mutex_);
   if (needs_nothing(tile)) return wait_for_reader(lock, tile);
   const TimerScope time(waiting_.timers, StepTimer::kSnapshot);
-  if (tile.in_file) lend(tile, elements);
+  if (tile.in_file && !tile.on_device) lend(tile, elements);
   const std::optional<std::int64_t> place = wait_for_writer(lock, tile);
   if (!place) return wait_for_reader(lock, tile);
   lock.unlock();
@@ -138,7 +166,7 @@ std::optional<std::int64_t> TileSnapshot::wait_for_writer(Lock& lock, const Tile
 void TileSnapshot::lend_rest(Rank& rank) {
   const auto is_left = [this](const Tile& tile) {
     const std::lock_guard lock(mutex_);
-    return tile.in_file && !needs_nothing(tile);
+    return tile.must_come() && !needs_nothing(tile);
   };
   if (std::ranges::none_of(tiles_, is_left)) return;
   const ParameterStore& parameters = rank.parameters();
@@ -159,7 +187,7 @@ void TileSnapshot::lend_rest(Rank& rank) {
   rank.visit(accesses, [&](const StateLayout::Tile& tile, Tensors tensors) {
     const int number = static_cast<int>(&tile - states_.tiles().data());
     const int index = index_[static_cast<std::size_t>(number)];
-    if (index < 0 || !tiles_[static_cast<std::size_t>(index)].in_file) return;
+    if (index < 0 || !tiles_[static_cast<std::size_t>(index)].must_come()) return;
     before_update(
         rank.context(), number,
         {.main = tensors[0], .weight = tensors[1], .moments = tensors.subspan(first_moment)});
@@ -236,7 +264,7 @@ void TileSnapshot::stream(PartWriter& writer, const std::function<void()>& sign)
   Lock lock(mutex_);
   for (Tile& tile : tiles_) {
     const auto is_here = [&] {
-      return is_given_up_ || !tile.in_file || tile.state != State::kInPlace;
+      return is_given_up_ || !tile.must_come() || tile.state != State::kInPlace;
     };
     while (!changed_.wait_for(lock, kLongWait, is_here)) {
       lock.unlock();

@@ -2,7 +2,8 @@
 // The states that a save writes, as they were when it began, while training changes them. A writer
 // reads the tiles one after the other from where they lie. An update that comes before the writer
 // copies its tile into the snapshot's memory first, or, where that is full, waits until the tile is
-// written. Tiles in files are lent to the writer when an update brings them into memory.
+// written. Tiles in files are lent to the writer when an update brings them into memory. Tiles in
+// memory that only a device reads are always copied, by the rank's thread.
 
 #include <atomic>
 #include <chrono>
@@ -22,6 +23,7 @@
 #include "phalanx/mesh/global_tensor.h"
 #include "phalanx/rank/saved_tiles.h"
 #include "phalanx/saving/snapshot_ring.h"
+#include "phalanx/tensor/arena.h"
 
 namespace phalanx {
 
@@ -41,14 +43,17 @@ class TileSnapshot final : public TileFence {
     std::function<std::shared_ptr<void>()> is_long = nullptr;
     StepTimers* timers = nullptr;
   };
-  // `memory`: u8, for copies; empty: there is none. The rank, whose tiles these are, must outlive
-  // the calls of its thread, and those of the writer's until give_up() has returned.
+  // `memory`: u8 on the host, for copies; empty: there is none. Tiles of a device need some: where
+  // it is too small for one, the snapshot takes its own, for two of them. The rank, whose tiles
+  // these are, must outlive the calls of its thread, and those of the writer's until give_up() has
+  // returned.
   TileSnapshot(const Rank& rank, std::span<const SavedTile> tiles, const Tensor& memory,
                Waiting waiting);
 
   // --- the rank's thread
   void before_update(Context& context, int tile, const TileElements& elements) override;
-  // Lends the tiles in files that no update has brought, each until it is written.
+  // Lends the tiles in files that no update has brought, each until it is written; copies the tiles
+  // of a device.
   void lend_rest(Rank& rank);
   // Whether an update does not read all of the tiles in files: they must be lent before it comes.
   bool must_be_lent() const;
@@ -72,7 +77,7 @@ class TileSnapshot final : public TileFence {
 
  private:
   enum class State : std::uint8_t {
-    kInPlace,  // in memory, or partly in a file that nobody has read
+    kInPlace,  // in memory, or where the writer cannot read: partly in a file, or on a device
     kLent,     // all of it is in memory until it is written
     kCopied,   // in the snapshot's memory
     kWritten
@@ -87,7 +92,11 @@ class TileSnapshot final : public TileFence {
     std::vector<Range> ranges;
     std::int64_t bytes = 0;  // of a copy
     bool in_file = false;
+    bool on_device = false;
     State state = State::kInPlace;
+
+    // The writer cannot read it where it is.
+    bool must_come() const { return in_file || on_device; }
   };
   // How far a tile is written.
   struct Position {
@@ -101,6 +110,10 @@ class TileSnapshot final : public TileFence {
   bool needs_nothing(const Tile& tile) const {
     return is_given_up_ || tile.state == State::kCopied || tile.state == State::kWritten;
   }
+  static std::vector<Tile> tiles_of(const StateLayout& states,
+                                    std::span<const SavedTile> saved_tiles);
+  // What copies go to: `given`, or memory of its own.
+  Tensor memory_for_copies(const Tensor& given);
   Tensor elements_of(const Range& range, const TileElements& elements) const;
   void lend(Tile& tile, const TileElements& elements);
   // Copies the tile to an offset of the snapshot's memory; where its ranges are then.
@@ -115,10 +128,11 @@ class TileSnapshot final : public TileFence {
 
   const StateLayout& states_;
   const bool has_mains_;
-  const Tensor memory_;
   const Waiting waiting_;
   std::vector<Tile> tiles_;
   std::vector<int> index_;  // by tile of the shard: in tiles_, or -1
+  std::optional<Arena> own_memory_;
+  const Tensor memory_;
   std::atomic<std::int64_t> written_{0};
   std::atomic<std::chrono::steady_clock::time_point> moved_{};  // when the last bytes were
   std::atomic<bool> has_begun_{false};

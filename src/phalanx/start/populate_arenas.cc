@@ -15,6 +15,7 @@ class PopulatedArenas {
  public:
   PopulatedArenas(std::span<const Arena> arenas, int threads) {
     for (const Arena& arena : arenas) {
+      if (!is_host(arena.space())) continue;  // a device has all of it at once
       arenas_.emplace_back(threads, arena);
       total_ += arena.capacity();
     }

@@ -27,6 +27,7 @@ struct MemoryRowInfo {
   std::string_view colour;  // one of drawing/palette.h
   SmallerBy smaller_by = SmallerBy::kModel;
   bool is_optional = false;  // tables leave it out where it is empty
+  bool is_on_host = false;   // on whatever device a rank computes
 };
 
 // Behind each line: what lies there, and which room allocates it.
@@ -40,8 +41,8 @@ inline constexpr auto kMemoryRows = std::to_array<MemoryRowInfo>({
     {"workspace", "workspace", "#d2d2d2", SmallerBy::kMicrobatch},  // scratch: ops; batches: rank
     {"communication", "communication", "#e3cf57", SmallerBy::kMicrobatch},  // data_parallel
     {"constants", "constants", "#9a9a9a", SmallerBy::kSequence},  // rotary tables, masks: nn
-    {"staging", "staging of files", "#e08585", SmallerBy::kModel, true},  // offload, data_parallel
-    {"snapshot", "snapshot of a save", "#f6d3d3", SmallerBy::kSnapshot, true},  // saving
+    {"staging", "staging of files", "#e08585", SmallerBy::kModel, true, true},  // offload, data_parallel
+    {"snapshot", "snapshot of a save", "#f6d3d3", SmallerBy::kSnapshot, true, true},  // saving
     // clang-format on
 });
 

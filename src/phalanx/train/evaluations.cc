@@ -34,7 +34,7 @@ bool Evaluations::evaluate(SplitKind kind, const std::string& place) {
   const RunConfig& run = setup_.config.run;
   if (run.eval_iters == 0 || !setup_.data->has(kind)) return true;
   const auto busy =
-      rank_.ranks().world->busy(fmt::format("evaluating after iteration {}", state_.iteration));
+      rank_.ranks().control->busy(fmt::format("evaluating after iteration {}", state_.iteration));
   const auto& sets = setup_.data->sets(kind);
   std::vector<SetResult> results;
   for (std::size_t set = 0; set < sets.size(); ++set) {

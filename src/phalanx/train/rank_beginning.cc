@@ -47,8 +47,8 @@ MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank) {
 RunState begin_state(const RunSetup& setup, const CheckpointReader* checkpoint, Rank& rank,
                      StepTimers& timers) {
   const TimerScope time(checkpoint != nullptr ? &timers : nullptr, StepTimer::kLoadCheckpoint);
-  const auto busy = rank.ranks().world->busy(checkpoint != nullptr ? "loading the checkpoint"
-                                                                   : "drawing the weights");
+  const auto busy = rank.ranks().control->busy(checkpoint != nullptr ? "loading the checkpoint"
+                                                                     : "drawing the weights");
   RunState state;
   if (checkpoint != nullptr) {
     state = load_run(setup.config, *checkpoint, rank);

@@ -67,8 +67,8 @@ std::vector<TimerRow> RunTimes::gather(const std::vector<StepTimer>& wanted,
     const double since = now - std::exchange(gathered, now);
     mine.push_back(iterations > 0 ? since / static_cast<double>(iterations) : 0.0);
   }
-  Communicator& world = *rank_.ranks().world;
-  const auto of_ranks = gather_numbers(world, rank_.context(), mine);
+  Communicator& world = *rank_.ranks().control;
+  const auto of_ranks = gather_numbers(world, rank_.host_context(), mine);
   std::vector<TimerRow> rows;
   if (world.rank() > 0) return rows;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

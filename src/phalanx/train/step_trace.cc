@@ -157,7 +157,7 @@ std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& 
                                         const RankCommunicators& ranks, Context& context) {
   const bool is_drawn = ranks.coordinates.tensor == 0 && ranks.coordinates.data == 0;
   if (!is_drawn) return std::nullopt;
-  Communicator* pipeline = ranks.pipeline.get();
+  Communicator* pipeline = ranks.on_host(ranks.pipeline.get());
   std::vector<double> ahead = {0.0};
   std::vector<std::vector<double>> of_stages = {numbers_of(trace.passes())};
   if (pipeline != nullptr) {

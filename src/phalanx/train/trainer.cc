@@ -116,7 +116,7 @@ RunEnd Trainer::run() {
               .consumed_samples = state_.consumed_train_samples});
     return end;
   } catch (const std::exception& error) {
-    ranks_.world->abort(error.what());
+    ranks_.abort(error.what());
     log_.end({.outcome = RunEnding::Outcome::kFailed,
               .iteration = state_.iteration,
               .error = error.what(),
@@ -320,7 +320,8 @@ void Trainer::reserve_trace() {
 
 std::string Trainer::last_step() {
   if (!is_traced()) return {};
-  const std::optional<MeasuredStep> step = gather_step(setup_, trace_, ranks_, rank_.context());
+  const std::optional<MeasuredStep> step =
+      gather_step(setup_, trace_, ranks_, rank_.host_context());
   if (!step) return {};
   if (!config_.run.trace.empty()) write_step_trace(config_.run.trace, *step);
   try {

@@ -1,13 +1,15 @@
 #include "phalanx/watch/finite.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <span>
+
+#include "phalanx/ops/backend_pieces.h"
 
 namespace phalanx {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 16384;
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 
 // All bits of the exponent are set in infinities and NaN; in minus infinity also the sign.
 template <typename Bits>
@@ -42,16 +44,16 @@ bool all_finite(std::span<const std::byte> bytes, DType dtype, bool minus_infini
 
 bool is_finite(Context& context, const Tensor& tensor, bool minus_infinity) {
   if (!tensor || !is_floating(tensor.dtype) || tensor.count() == 0) return true;
-  const Tensor flat = tensor.reshape({tensor.count()});
+  BackendPieces pieces(context);
   const std::int64_t most = kPieceBytes / size_of(tensor.dtype);
-  std::array<std::byte, kPieceBytes> buffer{};
-  for (std::int64_t begin = 0; begin < flat.count(); begin += most) {
-    const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
-    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
-    context.backend.read_back(context.queue, piece, bytes);
-    if (!all_finite(bytes, tensor.dtype, minus_infinity)) return false;
+  bool is_so = true;
+  for (std::int64_t begin = 0; is_so && begin < tensor.count(); begin += most) {
+    pieces.visit(elements_of(tensor, begin, std::min(most, tensor.count() - begin)), kPieceBytes,
+                 [&](std::span<const std::byte> bytes) {
+                   is_so = all_finite(bytes, tensor.dtype, minus_infinity);
+                 });
   }
-  return true;
+  return is_so;
 }
 
 }  // namespace phalanx

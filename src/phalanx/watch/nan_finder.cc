@@ -256,7 +256,7 @@ NanVerdict judge(std::int64_t iteration, const std::vector<NanEvidence>& evidenc
 
 void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement& placement,
                          const std::vector<RankPlace>& places, const FailedStep& step) {
-  Communicator& world = *rank.ranks().world;
+  Communicator& world = *rank.ranks().control;
   NanEvidence mine{.rank = rank_text(rank.ranks(), places),
                    .failed = any_failed(step.results),
                    .loss = loss_of(step.results),
@@ -279,7 +279,7 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
     mine.first = watch.first();
   }
   std::vector<NanEvidence> evidence;
-  for (const std::string& text : gather_texts(world, rank.context(), to_text(mine))) {
+  for (const std::string& text : gather_texts(world, rank.host_context(), to_text(mine))) {
     evidence.push_back(evidence_of(text));
   }
   const NanVerdict verdict =

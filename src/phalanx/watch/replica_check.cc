@@ -24,14 +24,8 @@ struct Digest {
 
 void add_to(Xxh3& hash, Rank& rank, const Tensor& flat) {
   constexpr std::int64_t kPieceBytes = 32768;
-  const std::int64_t most = kPieceBytes / size_of(flat.dtype);
-  std::vector<std::byte> buffer(kPieceBytes);
-  for (std::int64_t begin = 0; begin < flat.count(); begin += most) {
-    const Tensor piece = flat.slice(0, begin, std::min(most, flat.count() - begin));
-    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(piece.bytes()));
-    rank.context().backend.read_back(rank.context().queue, piece, bytes);
-    hash.update(bytes);
-  }
+  rank.host_pieces().visit(flat, kPieceBytes,
+                           [&](std::span<const std::byte> bytes) { hash.update(bytes); });
 }
 
 // For cut weights.
@@ -72,15 +66,16 @@ std::int64_t usual(const std::vector<std::int64_t>& digests) {
 // A parameter in which this rank differs from most ranks of the group; empty if none. `group` is
 // null if no other rank has these parameters.
 std::string different_in(Rank& rank, Communicator* group, const std::vector<Digest>& mine) {
+  group = rank.ranks().on_host(group);
   if (group == nullptr) return {};
   std::vector<std::int64_t> values;
   for (const Digest& digest : mine) values.push_back(digest.value);
   const auto whole = static_cast<std::int64_t>(xxh3(std::as_bytes(std::span(values))));
-  const auto all = gather_numbers(*group, rank.context(), whole);
+  const auto all = gather_numbers(*group, rank.host_context(), whole);
   if (std::ranges::count(all, whole) == std::ssize(all)) return {};
   std::string different;
   for (const Digest& own : mine) {
-    const auto digests = gather_numbers(*group, rank.context(), own.value);
+    const auto digests = gather_numbers(*group, rank.host_context(), own.value);
     if (different.empty() && own.value != usual(digests)) different = rank.table()[own.id].name;
   }
   return different;
@@ -128,12 +123,12 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
     if (different.empty()) different = found;
   }
   if (rank.largest_of_all(different.empty() ? 0 : 1) == 0) return;
-  const Communicator& world = *rank.ranks().world;
+  const Communicator& world = *rank.ranks().control;
   const std::string text = Json{{"rank", rank_text(rank.ranks(), places)},
                                 {"different", different},
                                 {"advice", world.rank() == 0 ? advice() : ""}}
                                .dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto texts = gather_texts(*rank.ranks().world, rank.context(), text);
+  const auto texts = gather_texts(*rank.ranks().control, rank.host_context(), text);
   for (const std::string& other : texts) {
     const Json json = Json::parse(other);
     if (json.at("different").get<std::string>().empty()) continue;

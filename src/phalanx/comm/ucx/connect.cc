@@ -16,6 +16,7 @@
 #include "phalanx/base/descriptor_limit.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/shared_memory.h"
 #include "phalanx/comm/ucx/shared_memory.h"
 #include "phalanx/comm/ucx/ucx_library.h"
 

@@ -5,15 +5,9 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 namespace phalanx::ucx {
-
-std::filesystem::path shared_memory_folder() {
-  const char* const folder = std::getenv("UCX_POSIX_DIR");
-  return folder != nullptr && *folder != '\0' ? folder : "/dev/shm";
-}
 
 std::string shared_memory_fault(const std::filesystem::path& folder, int ranks) {
   const char* const otherwise = "or train with the threads of one process (--nproc)";

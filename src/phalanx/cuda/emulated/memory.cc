@@ -53,7 +53,12 @@ void give_back(int device, std::byte* memory) noexcept {
   tell_unpoison(memory, static_cast<std::size_t>(round_up(block->second, kPage)));
   madvise(memory, static_cast<std::size_t>(round_up(block->second, kPage)), MADV_DONTNEED);
   state->second.blocks.erase(block);
-  if (state->second.blocks.empty()) state->second.used = 0;
+  // What lies behind the last block is free.
+  const auto last = state->second.blocks.rbegin();
+  state->second.used = last == state->second.blocks.rend()
+                           ? 0
+                           : last->first - state->second.base +
+                                 round_up(std::max<std::int64_t>(last->second, 1), kPage) + kPage;
 }
 
 std::byte* allocate_pinned(std::int64_t bytes) {

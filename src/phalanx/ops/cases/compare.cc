@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "phalanx/ops/meta/meta_backend.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/ref_backend.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kOperandBytes = 256 << 20;
 constexpr std::int64_t kWorkspaceBytes = 256 << 20;
+constexpr std::int64_t kDeviceWorkspaceBytes = 1 << 20;
 constexpr std::int64_t kGuardBytes = 4096;
 // As much scratch is garbage before a run, so that a kernel that counts on zeros is seen.
 constexpr std::int64_t kPoisonedBytes = 256 << 10;
@@ -22,10 +24,21 @@ std::vector<std::byte> used_bytes(const Arena& arena) {
   return {arena.base(), arena.base() + arena.high_water() + kGuardBytes};
 }
 
-// One backend's copy of a case, run once.
+// All bytes of an arena up to a place, or those that it shall have.
+Tensor bytes_of(Arena& arena, std::int64_t bytes) {
+  return dense_tensor(arena, 0, DType::kU8, {bytes});
+}
+
+struct NoScratch {};
+template <typename Op>
+std::int64_t workspace_bytes_of(const NoScratch& /*device*/, const Op& /*op*/) {
+  return 0;
+}
+
+// One backend's copy of a case, run once: where the host has it, or on a device with its memory.
 class Run {
  public:
-  Run(const Case& row, DType storage, Backend& backend, int disguise = -1)
+  Run(const Case& row, DType storage, const Machine& machine, int disguise = -1)
       : operands_("operands", kOperandBytes), workspace_("workspace", kWorkspaceBytes) {
     const auto reference = make_ref_backend();
     Context preparation{.backend = *reference, .workspace = workspace_};
@@ -35,8 +48,14 @@ class Run {
     disguised_ = operands.disguised();
     before_ = used_bytes(operands_);
     std::memset(workspace_.base(), kPoison, kPoisonedBytes);
-    Context context{.backend = backend, .workspace = workspace_};
-    job_.run(context);
+    if (is_host(machine.backend.space())) {
+      workspace_.forget_high_water();
+      Context context{.backend = machine.backend, .workspace = workspace_};
+      job_.run(context);
+      scratch_ = workspace_.high_water();
+    } else {
+      run_on_device(row, storage, machine, disguise);
+    }
   }
 
   const std::vector<Output>& outputs() const { return job_.outputs; }
@@ -57,20 +76,48 @@ class Run {
         return fmt::format("byte {} of the operands is not an output's but changed", i);
       }
     }
-    const std::int64_t scratch = workspace_.high_water();
-    for (std::int64_t i = scratch; i < std::min(scratch + kGuardBytes, kPoisonedBytes); ++i) {
+    for (std::int64_t i = scratch_; i < std::min(scratch_ + kGuardBytes, kPoisonedBytes); ++i) {
       if (workspace_.base()[i] != std::byte{kPoison}) {
-        return fmt::format("wrote byte {} of {} bytes of workspace", i, scratch);
+        return fmt::format("wrote byte {} of {} bytes of workspace", i, scratch_);
       }
     }
     return {};
   }
 
  private:
+  // The same case in an arena of the device, with the host's bytes; these are what comes back.
+  void run_on_device(const Case& row, DType storage, const Machine& machine, int disguise) {
+    Backend& backend = machine.backend;
+    const auto bytes = static_cast<std::int64_t>(before_.size());
+    Arena memory("operands of a case", bytes, machine.memory);
+    Arena scratch("workspace of a case", kDeviceWorkspaceBytes, machine.memory);
+    const auto nothing =
+        make_meta_backend(std::make_unique<WorkspaceSizesOf<NoScratch>>(NoScratch()));
+    Context preparation{.backend = *nothing, .workspace = scratch};
+    Operands operands(memory, storage, preparation);
+    operands.disguise(disguise);
+    const Job job = row.build(operands);
+    PHALANX_CHECK(memory.high_water() == operands_.high_water(),
+                  "{} {}: {} bytes of operands on the host, {} on the device", row.op,
+                  row.description, operands_.high_water(), memory.high_water());
+    const Queue queue = backend.queue(StreamKind::kCompute);
+    const Tensor poisoned = bytes_of(scratch, kPoisonedBytes);
+    backend.upload(queue, bytes_of(memory, bytes), before_);
+    backend.upload(queue, poisoned, {workspace_.base(), kPoisonedBytes});
+    scratch.forget_high_water();
+    Context context{.backend = backend, .workspace = scratch, .queue = queue};
+    job.run(context);
+    scratch_ = scratch.high_water();
+    backend.read_back(queue, bytes_of(memory, bytes),
+                      {operands_.base(), static_cast<std::size_t>(bytes)});
+    backend.read_back(queue, poisoned, {workspace_.base(), kPoisonedBytes});
+  }
+
   Arena operands_;
   Arena workspace_;
   Job job_;
   std::vector<std::byte> before_;
+  std::int64_t scratch_ = 0;  // bytes that the run had
   bool disguised_ = false;
 };
 
@@ -114,10 +161,10 @@ std::string at_output(const Case& row, DType storage, std::size_t output,
 
 }  // namespace
 
-std::string compare_with_reference(const Case& row, DType storage, Backend& backend) {
+std::string compare_with_reference(const Case& row, DType storage, const Machine& machine) {
   const auto reference = make_ref_backend();
-  const Run expected(row, storage, *reference);
-  const Run got(row, storage, backend);
+  const Run expected(row, storage, {*reference});
+  const Run got(row, storage, machine);
   for (std::size_t i = 0; i < got.outputs().size(); ++i) {
     const auto message = compare_output(got.outputs()[i], expected.outputs()[i].tensor);
     if (!message.empty()) return at_output(row, storage, i, message);
@@ -128,11 +175,11 @@ std::string compare_with_reference(const Case& row, DType storage, Backend& back
 }
 
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
-                                      Backend& backend) {
+                                      const Machine& machine) {
   try {
-    const Run run(row, storage, backend, operand);
+    const Run run(row, storage, machine, operand);
     if (!run.disguised()) return std::nullopt;
-    const Run expected(row, storage, backend);
+    const Run expected(row, storage, machine);
     for (std::size_t i = 0; i < run.outputs().size(); ++i) {
       if (output_bytes(run.outputs()[i].tensor) != output_bytes(expected.outputs()[i].tensor)) {
         return false;
@@ -144,8 +191,8 @@ std::optional<bool> refuses_disguised(const Case& row, DType storage, int operan
   return true;
 }
 
-std::vector<std::byte> output_bits(const Case& row, DType storage, Backend& backend) {
-  const Run run(row, storage, backend);
+std::vector<std::byte> output_bits(const Case& row, DType storage, const Machine& machine) {
+  const Run run(row, storage, machine);
   std::vector<std::byte> all;
   for (const Output& output : run.outputs()) {
     const std::vector<std::byte> bytes = output_bytes(output.tensor);
@@ -154,7 +201,7 @@ std::vector<std::byte> output_bits(const Case& row, DType storage, Backend& back
   return all;
 }
 
-std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b) {
+std::string compare_bits(const Case& row, DType storage, const Machine& a, const Machine& b) {
   const Run first(row, storage, a);
   const Run second(row, storage, b);
   for (std::size_t i = 0; i < first.outputs().size(); ++i) {

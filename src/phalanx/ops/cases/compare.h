@@ -10,20 +10,30 @@
 
 namespace phalanx::ops {
 
+// A backend, and where its tensors lie. Elsewhere than on the host a case's operands are uploaded
+// and read back.
+struct Machine {
+  Machine(Backend& the_backend, ArenaMemory& the_memory = host_memory())
+      : backend(the_backend), memory(the_memory) {}
+
+  Backend& backend;
+  ArenaMemory& memory;
+};
+
 // What went wrong, or an empty string: an output element farther from the reference than its
 // tolerance, a byte outside the outputs that changed, or scratch memory used beyond what
 // workspace_bytes asked for.
-std::string compare_with_reference(const Case& row, DType storage, Backend& backend);
+std::string compare_with_reference(const Case& row, DType storage, const Machine& machine);
 
 // Whether the op's check refuses the case when the operand of this number has another type, or the
 // op does not use it: the outputs are the same. Nothing where there are fewer operands.
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,
-                                      Backend& backend);
+                                      const Machine& machine);
 
 // The bytes of all outputs, one after the other.
-std::vector<std::byte> output_bits(const Case& row, DType storage, Backend& backend);
+std::vector<std::byte> output_bits(const Case& row, DType storage, const Machine& machine);
 
 // Empty when both backends give the same bits.
-std::string compare_bits(const Case& row, DType storage, Backend& a, Backend& b);
+std::string compare_bits(const Case& row, DType storage, const Machine& a, const Machine& b);
 
 }  // namespace phalanx::ops

@@ -37,7 +37,9 @@ std::string cross_entropy_name(const CrossEntropySize& size, Kind kind) {
 
 // Rows of mask 0 get targets that are no tokens, each in its turn: -1, the first number behind the
 // vocabulary, and the ends of the type.
-void spoil_targets(const Tensor& targets, const Tensor& mask, std::int64_t vocabulary) {
+void spoil_targets(const Operands& operands, const Tensor& targets, const Tensor& mask,
+                   std::int64_t vocabulary) {
+  if (!operands.has_contents()) return;
   const std::int32_t bad[] = {-1, static_cast<std::int32_t>(vocabulary),
                               std::numeric_limits<std::int32_t>::min(),
                               std::numeric_limits<std::int32_t>::max()};
@@ -51,6 +53,7 @@ void spoil_targets(const Tensor& targets, const Tensor& mask, std::int64_t vocab
 
 // The logits of rows of mask 0 are not read.
 void spoil_logits(Operands& operands, const Tensor& logits, const Tensor& mask) {
+  if (!operands.has_contents()) return;
   for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
     if (ref::load(mask.data() + r * size_of(DType::kF32), DType::kF32) != 0.0) continue;
     operands.poison(logits.slice(0, r, 1));
@@ -69,7 +72,7 @@ CrossEntropy make_op(Operands& operands, const CrossEntropySize& size, Kind kind
   op.targets = operands.integers({size.rows}, 0, size.vocabulary);
   if (kind == Kind::kEvaluation) return op;
   op.mask = operands.loss_mask(size.rows);
-  spoil_targets(op.targets, op.mask, size.vocabulary);
+  spoil_targets(operands, op.targets, op.mask, size.vocabulary);
   if (evaluates(kind)) return op;
   op.dlogits = kind == Kind::kInPlace ? op.logits : operands.output(shape);
   op.seed = operands.filled(operands.full(), {1}, 0.37);
@@ -132,7 +135,7 @@ CrossEntropyStatistics statistics_op(Operands& operands, const Part& part, DType
 // The operands of a masked loss over a part.
 void add_mask(Operands& operands, const Part& part, CrossEntropyStatistics& op) {
   op.mask = operands.loss_mask(part.rows);
-  spoil_targets(op.targets, op.mask, part.vocabulary);
+  spoil_targets(operands, op.targets, op.mask, part.vocabulary);
   spoil_logits(operands, op.logits, op.mask);
 }
 
@@ -191,7 +194,7 @@ GradientJob parallel_gradients(Operands& operands, const Part& first) {
   const Tensor loss = operands.output(DType::kF64, {first.rows});
   const Tensor all = operands.output(DType::kF64, {first.ranks, 3, first.rows});
   const Tensor targets = operands.integers({first.rows}, 0, first.vocabulary);
-  spoil_targets(targets, mask, first.vocabulary);
+  spoil_targets(operands, targets, mask, first.vocabulary);
   std::vector<CrossEntropyStatistics> statistics;
   std::vector<VocabularyParallelCrossEntropy> losses;
   GradientJob job;

@@ -10,15 +10,8 @@ namespace {
 
 constexpr std::int64_t kFirstSample = (std::int64_t{3} << 32) + 7;
 
-// Calls value(i) for every element of a dense tensor.
-template <typename Value>
-Tensor fill_each(const Tensor& tensor, const Value& value) {
-  const std::int64_t size = size_of(tensor.dtype);
-  for (std::int64_t i = 0; i < tensor.count(); ++i) {
-    ref::store(tensor.data() + i * size, tensor.dtype, value(i));
-  }
-  return tensor;
-}
+// A kernel that runs on behind an operand is seen.
+constexpr std::int64_t kGapBytes = 256;
 
 }  // namespace
 
@@ -28,6 +21,24 @@ double Operands::random() {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+Tensor Operands::allocate(DType dtype, const Shape& shape) {
+  const Tensor tensor = arena_.allocate(dtype, shape);
+  const Tensor gap = arena_.allocate(DType::kU8, {kGapBytes});
+  if (has_contents()) std::memset(gap.data(), 0xff, kGapBytes);
+  return tensor;
+}
+
+// Calls value(i) for every element of a dense tensor.
+template <typename Value>
+Tensor Operands::fill_each(const Tensor& tensor, const Value& value) {
+  if (!has_contents()) return tensor;
+  const std::int64_t size = size_of(tensor.dtype);
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    ref::store(tensor.data() + i * size, tensor.dtype, value(i));
+  }
+  return tensor;
 }
 
 Tensor Operands::given(Tensor tensor) {
@@ -55,35 +66,35 @@ Tensor Operands::given(Tensor tensor) {
 }
 
 Tensor Operands::uniform(DType dtype, const Shape& shape, double low, double high) {
-  return given(fill_each(arena_.allocate(dtype, shape),
+  return given(fill_each(allocate(dtype, shape),
                          [&](std::int64_t /*i*/) { return low + (high - low) * random(); }));
 }
 
 Tensor Operands::integers(const Shape& shape, std::int64_t low, std::int64_t high) {
   const auto extent = static_cast<double>(high - low);
-  return given(fill_each(arena_.allocate(DType::kI32, shape), [&](std::int64_t /*i*/) {
+  return given(fill_each(allocate(DType::kI32, shape), [&](std::int64_t /*i*/) {
     return static_cast<double>(low) + std::floor(extent * random());
   }));
 }
 
 Tensor Operands::filled(DType dtype, const Shape& shape, double value) {
-  return given(fill_each(arena_.allocate(dtype, shape), [&](std::int64_t /*i*/) { return value; }));
+  return given(fill_each(allocate(dtype, shape), [&](std::int64_t /*i*/) { return value; }));
 }
 
 Tensor Operands::values(DType dtype, const Shape& shape, std::span<const double> contents) {
   PHALANX_CHECK(shape.count() == static_cast<std::int64_t>(contents.size()), "{} values for {}",
                 contents.size(), shape.to_string());
-  return given(
-      fill_each(arena_.allocate(dtype, shape), [&](std::int64_t i) { return contents[i]; }));
+  return given(fill_each(allocate(dtype, shape), [&](std::int64_t i) { return contents[i]; }));
 }
 
 Tensor Operands::output(DType dtype, const Shape& shape) {
-  const Tensor tensor = arena_.allocate(dtype, shape);
+  const Tensor tensor = allocate(dtype, shape);
   poison(tensor);
   return given(tensor);
 }
 
 void Operands::poison(const Tensor& view) {
+  if (!has_contents()) return;
   const auto size = static_cast<std::size_t>(size_of(view.dtype));
   ref::for_each_element(view,
                         [size](std::byte* at, std::size_t /*i*/) { std::memset(at, 0xff, size); });
@@ -92,9 +103,9 @@ void Operands::poison(const Tensor& view) {
 RowCoordinates Operands::rows(std::int64_t s, std::int64_t b, std::int64_t first_position) {
   const auto column = [b](std::int64_t i) { return i % b; };
   return {.sample = given(fill_each(
-              arena_.allocate(DType::kI64, {s, b}),
+              allocate(DType::kI64, {s, b}),
               [&](std::int64_t i) { return static_cast<double>(kFirstSample + column(i)); })),
-          .position = given(fill_each(arena_.allocate(DType::kI32, {s, b}),
+          .position = given(fill_each(allocate(DType::kI32, {s, b}),
                                       [&](std::int64_t i) {
                                         const std::int64_t row = i / b;
                                         return static_cast<double>(first_position + row);
@@ -103,7 +114,7 @@ RowCoordinates Operands::rows(std::int64_t s, std::int64_t b, std::int64_t first
 }
 
 Tensor Operands::loss_mask(std::int64_t rows) {
-  return given(fill_each(arena_.allocate(DType::kF32, {rows}),
+  return given(fill_each(allocate(DType::kF32, {rows}),
                          [&](std::int64_t /*i*/) { return random() < 0.25 ? 0.0 : 1.0; }));
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // Builds the operands of a case in an arena: inputs with deterministic pseudo-random contents,
-// outputs full of garbage. The same sequence of calls gives the same bytes in any arena, so two
-// backends get the same case.
+// outputs full of garbage, and garbage between them. The same sequence of calls gives the same
+// bytes in any arena, so two backends get the same case. In an arena that the host does not write,
+// tensors have their places and no contents: all bytes of a host's arena are uploaded instead.
 
 #include <cstdint>
 #include <span>
@@ -12,7 +13,8 @@ namespace phalanx::ops {
 
 class Operands {
  public:
-  // A case computes those inputs that other ops produce with `preparation`.
+  // A case computes those inputs that other ops produce with `preparation`, whose backend computes
+  // nothing where the tensors have no contents.
   Operands(Arena& arena, DType storage, Context& preparation)
       : arena_(arena), storage_(storage), preparation_(preparation) {}
 
@@ -22,6 +24,8 @@ class Operands {
   // Of the residual stream: f32 whatever the storage type, or as it.
   DType stream(bool fp32_residual) const { return fp32_residual ? full() : storage_; }
   Context& preparation() { return preparation_; }
+  // Whether tensors have contents, which a case may then read and change.
+  bool has_contents() const { return is_host(arena_.space()); }
 
   // Uniform in [low, high); without a dtype, of the storage type.
   Tensor uniform(DType dtype, const Shape& shape, double low = -1.0, double high = 1.0);
@@ -51,6 +55,10 @@ class Operands {
  private:
   double random();
   Tensor given(Tensor tensor);
+  // An operand, and garbage behind it.
+  Tensor allocate(DType dtype, const Shape& shape);
+  template <typename Value>
+  Tensor fill_each(const Tensor& tensor, const Value& value);
 
   Arena& arena_;
   DType storage_;

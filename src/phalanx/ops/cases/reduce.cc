@@ -51,7 +51,9 @@ Job zeros(Operands& operands, std::int64_t lead, std::int64_t n) {
                              .x = operands.uniform(DType::kF32, {n}),
                              .table = summed.rows.table,
                              .first = summed.first};
-  for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
+  if (operands.has_contents()) {
+    for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
+  }
   return make_segments_job(op, summed.rows, zero_count_segments, {{op.counts, 0.0}});
 }
 
@@ -99,7 +101,7 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   op.factor = operands.output(DType::kF32, {1});
   op.skip = operands.output(DType::kF32, {1});
   op.square_sums = operands.uniform(DType::kF64, {n}, 0.0, 4.0);
-  op.square_sums.as<double>()[0] = which.first_sum;
+  if (operands.has_contents()) op.square_sums.as<double>()[0] = which.first_sum;
   if (which.tokens >= 0.0) op.tokens = operands.filled(DType::kF64, {1}, which.tokens);
   op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
   op.expected_tokens = operands.filled(DType::kF64, {1}, 1024.0);

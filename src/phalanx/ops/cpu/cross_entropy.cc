@@ -21,6 +21,7 @@
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/storage-inl.h"
+#include "phalanx/ops/fault.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -367,8 +368,7 @@ void expect_tokens(const Tensor& targets, const Tensor& mask, std::int64_t vocab
   for (std::int64_t r = 0; r < targets.count(); ++r) {
     const std::int32_t target = target_of[r];
     const bool ignored = factor_of != nullptr && factor_of[r] == 0.0F;
-    PHALANX_CHECK(ignored || (target >= 0 && target < vocabulary),
-                  "cross_entropy: target {} of a vocabulary of {}", target, vocabulary);
+    if (!ignored) ops::expect_in_range<ops::CrossEntropy>(r, target, vocabulary);
   }
 }
 

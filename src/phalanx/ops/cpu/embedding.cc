@@ -14,6 +14,7 @@
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/philox-inl.h"
+#include "phalanx/ops/fault.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -162,9 +163,9 @@ HWY_EXPORT(sparse_embedding_gradient);
 HWY_EXPORT(sparse_embedding_join);
 
 void execute(CpuDevice& device, const ops::AddPositions& op, const Tensor& /*scratch*/) {
+  std::int64_t row = 0;
   for (const std::int32_t id : op.ids.span<std::int32_t>()) {
-    PHALANX_CHECK(id >= 0 && id < op.table.shape[0], "add_positions: position {} of a table of {}",
-                  id, op.table.shape[0]);
+    ops::expect_in_range<ops::AddPositions>(row++, id, op.table.shape[0]);
   }
   HWY_DYNAMIC_DISPATCH(add_positions)(device, op);
 }
@@ -179,8 +180,7 @@ void execute(CpuDevice& device, const ops::SparseEmbeddingGradient& op, const Te
     if (row < 0 || row >= op.slots.shape[0]) continue;
     std::int32_t& slot = slots[static_cast<std::size_t>(row)];
     if (slot >= 0) continue;
-    PHALANX_CHECK(count < op.rows.shape[0], "sparse_embedding_gradient: more than {} distinct rows",
-                  op.rows.shape[0]);
+    ops::expect_in_range<ops::SparseEmbeddingGradient>(row, count, op.rows.shape[0]);
     rows[static_cast<std::size_t>(count)] = static_cast<std::int32_t>(row);
     slot = count++;
   }

@@ -16,6 +16,7 @@
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/storage-inl.h"
+#include "phalanx/ops/fault.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -153,8 +154,7 @@ void execute(CpuDevice& device, const ops::Rotate& op, const Tensor& /*scratch*/
   for (std::int64_t s = 0; s < op.position.shape[0]; ++s) {
     for (std::int64_t b = 0; b < op.position.shape[1]; ++b) {
       const std::int32_t p = position[s * op.position.strides[0] + b * op.position.strides[1]];
-      PHALANX_CHECK(p >= 0 && p < op.table.shape[0], "rotate: position {} of a table of {}", p,
-                    op.table.shape[0]);
+      ops::expect_in_range<ops::Rotate>(s * op.position.shape[1] + b, p, op.table.shape[0]);
     }
   }
   HWY_DYNAMIC_DISPATCH(rotate)(device, op);

@@ -13,13 +13,19 @@
 
 namespace phalanx::cuda {
 
+class UploadRing;
+
 struct CudaContext {
   int device = 0;
   Queue queue;
   // Of this queue alone, aligned to 256; the next function in the queue may overwrite it.
   std::byte* scratch = nullptr;
   std::int64_t scratch_bytes = 0;
-  Lt* lt = nullptr;  // for products
+  Lt* lt = nullptr;               // for products
+  UploadRing* uploads = nullptr;  // for numbers beside the operands
+  // What kernels find wrong in data (fault-inl.h): kFaultWords words; null: nobody asks.
+  std::uint64_t* faults = nullptr;
+  std::uint32_t op = 0;  // that a fault is reported of: its number in ops::OpList
 };
 
 struct TypedAddress {
@@ -27,6 +33,14 @@ struct TypedAddress {
   DType type = DType::kF32;
 
   explicit operator bool() const { return at != nullptr; }
+};
+
+// Rows of a matrix, each of which is dense.
+struct TypedRows {
+  TypedAddress data;
+  std::int64_t stride = 0;  // elements from a row to the next
+
+  explicit operator bool() const { return static_cast<bool>(data); }
 };
 
 // Scratch memory of at least `bytes`; InternalError if the context has less.

@@ -58,4 +58,7 @@ bool can_pack(std::int64_t columns, const Operands&... operands) {
   return (fits(operands) && ...);
 }
 
+// Whether the rows begin at multiples of 16 bytes.
+inline bool can_pack(const TypedRows& rows) { return can_pack(rows.stride, rows.data); }
+
 }  // namespace phalanx::cuda

@@ -1,29 +1,9 @@
 #include "phalanx/ops/cuda/dropout.h"
 
 #include "phalanx/ops/cuda/dispatch.h"
-#include "phalanx/ops/cuda/dropout-inl.h"
+#include "phalanx/ops/cuda/dropout_plan.h"
 
 namespace phalanx::cuda {
-namespace {
-
-DropoutPlan plan_of(const DropoutCall& call) {
-  return {call.key.low,
-          call.key.high,
-          call.site,
-          dropout_threshold(call.probability),
-          static_cast<float>(1.0 / (1.0 - call.probability)),
-          call.probability > 0.0};
-}
-
-DropoutShape shape_of(const DropoutCall& call, bool packed) {
-  return {call.rows, call.columns, ceil_div(call.columns, 8), call.sample, call.position, packed};
-}
-
-Grid grid_of(const DropoutCall& call) {
-  return {ceil_div(call.rows * ceil_div(call.columns, 8), ByEight::kThreads)};
-}
-
-}  // namespace
 
 void bias_dropout_residual(const CudaContext& context, const DropoutCall& call, TypedAddress out,
                            TypedAddress x, TypedAddress bias, TypedAddress residual) {

@@ -64,9 +64,8 @@ LtProduct weight_gradient_product(const LinearShape& shape, DType operands, bool
   return product;
 }
 
-std::int64_t linear_scratch(const CudaContext& context, const LinearShape& shape) {
-  PHALANX_CHECK(context.lt != nullptr, "a product: the context has no library of products");
-  return context.lt->workspace_bytes() + shape.n * size_of(DType::kF32);
+std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias) {
+  return workspace_bytes + (wide_bias ? n * size_of(DType::kF32) : 0);
 }
 
 void linear_forward(const CudaContext& context, const LinearShape& shape, TypedAddress y,
@@ -79,8 +78,11 @@ void linear_forward(const CudaContext& context, const LinearShape& shape, TypedA
   if (bias && bias.type != y.type) {
     // The library adds a bias of y's type; it is rounded to no fewer digits.
     check_types("linear_forward", y.type, DType::kF32);
-    std::byte* scratch = take_scratch(context, "linear_forward", linear_scratch(context, shape));
-    const TypedAddress wide{scratch + context.lt->workspace_bytes(), DType::kF32};
+    PHALANX_CHECK(context.lt != nullptr, "linear_forward: the context has no library of products");
+    const std::int64_t workspace = context.lt->workspace_bytes();
+    std::byte* scratch =
+        take_scratch(context, "linear_forward", forward_scratch(workspace, shape.n, true));
+    const TypedAddress wide{scratch + workspace, DType::kF32};
     convert(context, wide, bias, shape.n);
     bias = wide;
   }

@@ -42,20 +42,35 @@ struct BlockTermsKernel {
   }
 };
 
-// x[0] + x[1] + ... in this order, by one thread from what all have fetched; the sum in thread 0.
-PHALANX_DEVICE double sum_in_order(Thread& t, const double* x, std::int64_t n, double* fetched) {
-  constexpr int kFetched = 1024;
-  double sum = 0.0;
-  for (std::int64_t begin = 0; begin < n; begin += kFetched) {
-    const std::int64_t count = n - begin < kFetched ? n - begin : kFetched;
-    for (std::int64_t i = t.index(); i < count; i += t.threads()) fetched[i] = x[begin + i];
+// Terms that are fetched at a time for sums in order.
+inline constexpr int kFetchedTerms = 1024;
+
+// start + term(0) + term(1) + ... in this order, by one thread from what all have fetched. Several
+// sums at once: sum w is of term(w, i), and the first thread of warp w gets it. `fetched` has
+// kFetchedTerms for each.
+template <int kSums, typename Term>
+PHALANX_DEVICE double sums_in_order(Thread& t, double start, std::int64_t n, double* fetched,
+                                    const Term& term) {
+  double sum = start;
+  for (std::int64_t begin = 0; begin < n; begin += kFetchedTerms) {
+    const std::int64_t count = n - begin < kFetchedTerms ? n - begin : kFetchedTerms;
+    for (std::int64_t i = t.index(); i < count; i += t.threads()) {
+#pragma unroll
+      for (int w = 0; w < kSums; ++w) fetched[w * kFetchedTerms + i] = term(w, begin + i);
+    }
     t.sync();
-    if (t.index() == 0) {
-      for (std::int64_t i = 0; i < count; ++i) sum += fetched[i];
+    if (t.lane() == 0 && t.warp() < kSums) {
+      const double* own = fetched + t.warp() * kFetchedTerms;
+      for (std::int64_t i = 0; i < count; ++i) sum += own[i];
     }
     t.sync();
   }
   return sum;
+}
+
+// x[0] + x[1] + ... in this order; the sum in thread 0.
+PHALANX_DEVICE double sum_in_order(Thread& t, const double* x, std::int64_t n, double* fetched) {
+  return sums_in_order<1>(t, 0.0, n, fetched, [x](int /*w*/, std::int64_t i) { return x[i]; });
 }
 
 struct TotalKernel {
@@ -65,9 +80,9 @@ struct TotalKernel {
     const double* x;
     std::int64_t n;
   };
-  static std::int64_t shared_bytes(const Params& /*p*/) { return 1024 * sizeof(double); }
+  static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
-    const double sum = sum_in_order(t, p.x, p.n, t.template shared<double>(1024));
+    const double sum = sum_in_order(t, p.x, p.n, t.template shared<double>(kFetchedTerms));
     if (t.index() == 0) *p.sum = sum;
   }
 };
@@ -80,11 +95,11 @@ struct TotalSegmentsKernel {
     double* totals;
     const double* x;
   };
-  static std::int64_t shared_bytes(const Params& /*p*/) { return 1024 * sizeof(double); }
+  static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const ops::Segment segment = p.rows[t.block()];
-    const double sum =
-        sum_in_order(t, p.x + segment.begin, segment.count, t.template shared<double>(1024));
+    const double sum = sum_in_order(t, p.x + segment.begin, segment.count,
+                                    t.template shared<double>(kFetchedTerms));
     if (t.index() == 0) p.totals[segment.group] = sum;
   }
 };
@@ -103,9 +118,10 @@ struct GradientFactorKernel {
     const float* loss_scale;
     double clip;
   };
-  static std::int64_t shared_bytes(const Params& /*p*/) { return 1024 * sizeof(double); }
+  static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
-    const double squares = sum_in_order(t, p.square_sums, p.n, t.template shared<double>(1024));
+    const double squares =
+        sum_in_order(t, p.square_sums, p.n, t.template shared<double>(kFetchedTerms));
     if (t.index() != 0) return;
     double average = 1.0 / static_cast<double>(*p.loss_scale);
     if (p.tokens != nullptr) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "phalanx/ops/fault.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/execute.h"
 
@@ -13,9 +14,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Whether a row counts; if so, its target must be a token.
 bool counts(const Array& mask, const Integers& targets, std::int64_t row, std::int64_t vocabulary) {
   if (!mask.values.empty() && mask(row) == 0.0) return false;
-  const std::int64_t target = targets(row);
-  PHALANX_CHECK(target >= 0 && target < vocabulary, "target {} of a vocabulary of {}", target,
-                vocabulary);
+  ops::expect_in_range<ops::CrossEntropy>(row, targets(row), vocabulary);
   return true;
 }
 

@@ -1,3 +1,4 @@
+#include "phalanx/ops/fault.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/execute.h"
 
@@ -33,8 +34,7 @@ void execute(RefDevice& /*device*/, const ops::AddPositions& op, const Tensor& /
   Array out(x.shape);
   for (std::int64_t s = 0; s < x.shape[0]; ++s) {
     for (std::int64_t b = 0; b < x.shape[1]; ++b) {
-      PHALANX_CHECK(ids(s, b) >= 0 && ids(s, b) < table.shape[0], "position {} of a table of {}",
-                    ids(s, b), table.shape[0]);
+      ops::expect_in_range<ops::AddPositions>(s * x.shape[1] + b, ids(s, b), table.shape[0]);
       for (std::int64_t i = 0; i < x.shape[2]; ++i) {
         const double sum = round_to(op.out.dtype, x(s, b, i) + table(ids(s, b), i));
         out(s, b, i) = sum;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "phalanx/ops/fault.h"
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/execute.h"
 
@@ -34,6 +35,7 @@ void execute(RefDevice& /*device*/, const ops::Rotate& op, const Tensor& /*scrat
   double* head = x.values.data();
   for (std::int64_t s = 0; s < x.shape[0]; ++s) {
     for (std::int64_t b = 0; b < x.shape[1]; ++b) {
+      ops::expect_in_range<ops::Rotate>(s * x.shape[1] + b, position(s, b), table.shape[0]);
       for (std::int64_t h = 0; h < heads; ++h, head += width) {
         for (std::int64_t i = 0; i < pairs; ++i) {
           const double cosine = table(position(s, b), i);

@@ -239,7 +239,7 @@ void check_exact(const Options& options, Workbench& bench, Report& report, Limit
 }
 
 void check_approximate(const Options& options, Workbench& bench, Report& report, Limit& limit) {
-  for (const ApproximateCheck& check : approximate_checks()) {
+  for (const ApproximateCheck& check : all_approximate_checks()) {
     if (!options.products && check.name.starts_with("product")) continue;
     // The first product opens half a gigabyte of library.
     limit.begin(check.name, 60);

@@ -16,6 +16,8 @@ struct ExactCheck {
 };
 std::vector<ExactCheck> member_checks();
 std::vector<ExactCheck> kernel_checks();
+std::vector<ExactCheck> embedding_checks();
+std::vector<ExactCheck> position_checks();
 // Queues, marks, graphs, copies by rows.
 std::vector<ExactCheck> driver_checks();
 
@@ -26,6 +28,8 @@ struct ApproximateCheck {
   double tolerance = 0.0;
 };
 std::vector<ApproximateCheck> approximate_checks();
+std::vector<ApproximateCheck> loss_checks();
+ApproximateCheck rotary_table_check();
 
 // Something that takes time: the work of one call.
 struct Rate {

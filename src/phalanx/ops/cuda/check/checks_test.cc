@@ -17,6 +17,7 @@
 #include "phalanx/cuda/emulated/sanitizer_test_support.h"
 #include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/check/expected.h"
+#include "phalanx/ops/cuda/embedding.h"
 #include "phalanx/ops/cuda/fault-inl.h"
 #include "phalanx/ops/cuda/norm.h"
 #include "tests/paths.h"
@@ -58,7 +59,7 @@ TEST(CudaChecks, HaveTheStoredDigests) {
 
 TEST(CudaChecks, FunctionsAndProductsAreNearDouble) {
   Workbench bench(0, kBenchBytes);
-  for (const ApproximateCheck& check : approximate_checks()) {
+  for (const ApproximateCheck& check : all_approximate_checks()) {
     bench.clear();
     EXPECT_LE(check.error(bench), check.tolerance) << check.name;
   }
@@ -138,17 +139,70 @@ TEST(CudaNorms, PlacesAreRows) {
   EXPECT_EQ(by_place[3], by_row[3]);
 }
 
+// Of ids with 1 to 700 rows, which warps and blocks add: the bits of a loop over the rows.
+TEST(CudaEmbeddings, GradientsAddRowsInOrder) {
+  constexpr std::int64_t kRows = 2000;
+  constexpr std::int64_t kTable = 90;
+  Workbench bench(0, kBenchBytes);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t columns : {std::int64_t{264}, std::int64_t{13}}) {
+      bench.clear();
+      std::vector<std::int32_t> ids;
+      for (const float x : bench.uniform_floats(kRows, 0, 1)) {
+        ids.push_back(3 + static_cast<std::int32_t>(x * x * x * x * (kTable - 1)));
+        // The frequent ids are not the first ones.
+        if (ids.size() % 40 == 7) ids.back() = static_cast<std::int32_t>(ids.size() % 3);
+      }
+      const TypedAddress dy = bench.uniform(type, kRows * columns, -1, 1);
+      const TypedAddress dtable = bench.uniform(DType::kF32, kTable * columns, -1, 1);
+      const std::vector<float> rows = bench.read_floats(dy, kRows * columns);
+      std::vector<float> expected = bench.read_floats(dtable, kTable * columns);
+      const IdRows batch{bench.upload(ids), kRows, columns};
+      const SparseSlots sparse{
+          .slots = bench.upload(std::vector<std::int32_t>(kTable, -1)),
+          .rows = reinterpret_cast<std::int32_t*>(bench.output(DType::kI32, kTable).at),
+          .count = bench.upload(std::vector<std::int32_t>{0}),
+          .most = kTable,
+          .values = {bench.output(DType::kF32, kTable * columns), columns}};
+      embedding_gradient(bench.context(), batch, {{dtable, columns}, kTable, 0}, dy);
+      sparse_embedding_gradient(bench.context(), batch, sparse, kTable, 0, dy);
+
+      std::vector<std::int32_t> slots(kTable, -1);
+      std::vector<float> values;
+      for (std::size_t r = 0; r < ids.size(); ++r) {
+        if (ids[r] >= kTable) continue;
+        const auto id = static_cast<std::size_t>(ids[r]);
+        const float* row = rows.data() + r * static_cast<std::size_t>(columns);
+        if (slots[id] < 0) {
+          slots[id] = static_cast<std::int32_t>(values.size()) / static_cast<std::int32_t>(columns);
+          values.insert(values.end(), row, row + columns);
+        } else {
+          float* value = values.data() + slots[id] * columns;
+          for (std::int64_t i = 0; i < columns; ++i) value[i] += row[i];
+        }
+        float* sum = expected.data() + id * static_cast<std::size_t>(columns);
+        for (std::int64_t i = 0; i < columns; ++i) sum[i] += row[i];
+      }
+      EXPECT_EQ(bench.read_floats(dtable, kTable * columns), expected);
+      std::vector<float> found = bench.read_floats(sparse.values.data, kTable * columns);
+      found.resize(values.size());
+      EXPECT_EQ(found, values);
+    }
+  }
+  EXPECT_EQ(take_races(), 0);
+}
+
 // Rows whose number is negative are at fault.
 struct FaultyRows {
   static constexpr int kThreads = 64;
   struct Params {
-    std::uint64_t* word;
+    std::uint64_t* words;
     const std::int32_t* rows;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const std::int64_t r = t.block() * kThreads + t.index();
-    if (p.rows[r] < 0) report_fault(t, p.word, 3, r);
+    if (p.rows[r] < 0) report_fault(t, {p.words, 3}, r, p.rows[r], 1000 + r);
   }
 };
 
@@ -162,17 +216,20 @@ namespace {
 
 TEST(CudaFaults, TheSmallestStaysInEveryOrder) {
   std::vector<std::int32_t> rows(256, 1);
-  for (const std::size_t r : {std::size_t{201}, std::size_t{77}, std::size_t{78}}) rows[r] = -1;
+  for (const int r : {201, 77, 78}) rows[static_cast<std::size_t>(r)] = -r;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     emulated_machine().set_seed(seed);
     emulated_machine().set_backwards(seed % 2 == 1);
     Workbench bench(0, kBenchBytes);
-    std::uint64_t* word = bench.upload(std::vector<std::uint64_t>{kNoFault});
-    launch<FaultyRows>(bench.queue(), {4}, {word, bench.upload(rows)});
-    std::uint64_t found = 0;
-    const std::vector<std::byte> bytes = bench.read(word, 8);
-    std::memcpy(&found, bytes.data(), 8);
-    EXPECT_EQ(found, fault_key(3, 77));
+    std::uint64_t* words = bench.upload(std::vector<std::uint64_t>(kFaultWords, kNoFault));
+    launch<FaultyRows>(bench.queue(), {4}, {words, bench.upload(rows)});
+    std::uint64_t found[kFaultWords];
+    const std::vector<std::byte> bytes = bench.read(words, sizeof(found));
+    std::memcpy(found, bytes.data(), sizeof(found));
+    EXPECT_EQ(found[0], fault_key(3, 77));
+    EXPECT_EQ(found[1], fault_detail(3, 77, -77));
+    EXPECT_EQ(static_cast<std::int32_t>(found[1]), -77);
+    EXPECT_EQ(static_cast<std::int32_t>(found[2]), 1077);
   }
   emulated_machine().set_backwards(false);
   EXPECT_EQ(take_races(), 0);
@@ -202,11 +259,11 @@ class CudaMutants : public testing::Test {
   }
 
   // Whether the result is another, or the machine or ThreadSanitizer says what is wrong.
-  bool is_seen(const ExactCheck& check, const Digest& expected) {
+  bool is_seen(const std::function<bool(Workbench&)>& is_right) {
     take_races();
     try {
       bench_->clear();
-      if (digest_parts(check.run(*bench_)).parts != expected.parts) return true;
+      if (!is_right(*bench_)) return true;
     } catch (const InternalError&) {
       reset();
       return true;
@@ -220,18 +277,30 @@ class CudaMutants : public testing::Test {
 TEST_F(CudaMutants, EveryDroppedBarrierIsSeen) {
   Machine& machine = emulated_machine();
   const Expected expected = stored_digests();
-  const std::vector<ExactCheck> checks = all_exact_checks();
-  std::map<std::string, std::pair<BarrierPlace, std::vector<const ExactCheck*>>> met;
-  machine.take_places();
-  for (const ExactCheck& check : checks) {
-    machine.set_seed(0);
-    bench_->clear();
-    check.run(*bench_);
+  // Whether a check has its result, and the places that it meets.
+  std::vector<std::function<bool(Workbench&)>> checks;
+  std::map<std::string, std::pair<BarrierPlace, std::vector<std::size_t>>> met;
+  const auto add = [&](std::function<bool(Workbench&)> is_right) {
     for (const BarrierPlace& place : machine.take_places()) {
       auto& entry = met[name_of(place)];
       entry.first = place;
-      entry.second.push_back(&check);
+      entry.second.push_back(checks.size());
     }
+    checks.push_back(std::move(is_right));
+  };
+  machine.set_seed(0);
+  machine.take_places();
+  for (const ExactCheck& check : all_exact_checks()) {
+    bench_->clear();
+    check.run(*bench_);
+    add([run = check.run, parts = expected.at(check.name).parts](Workbench& bench) {
+      return digest_parts(run(bench)).parts == parts;
+    });
+  }
+  for (const ApproximateCheck& check : loss_checks()) {
+    bench_->clear();
+    const double error = check.error(*bench_);
+    add([run = check.error, error](Workbench& bench) { return run(bench) == error; });
   }
   EXPECT_GE(met.size(), 8U);
   for (const auto& [name, entry] : met) {
@@ -239,8 +308,8 @@ TEST_F(CudaMutants, EveryDroppedBarrierIsSeen) {
     bool seen = false;
     for (std::uint64_t seed = 1; seed < 6 && !seen; ++seed) {
       machine.set_seed(seed);
-      for (const ExactCheck* check : entry.second) {
-        seen = is_seen(*check, expected.at(check->name));
+      for (const std::size_t i : entry.second) {
+        seen = is_seen(checks[i]);
         if (seen) break;
       }
     }

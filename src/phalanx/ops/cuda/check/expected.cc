@@ -61,6 +61,15 @@ std::vector<ExactCheck> all_exact_checks() {
   std::vector<ExactCheck> checks = member_checks();
   for (auto& check : driver_checks()) checks.push_back(std::move(check));
   for (auto& check : kernel_checks()) checks.push_back(std::move(check));
+  for (auto& check : embedding_checks()) checks.push_back(std::move(check));
+  for (auto& check : position_checks()) checks.push_back(std::move(check));
+  return checks;
+}
+
+std::vector<ApproximateCheck> all_approximate_checks() {
+  std::vector<ApproximateCheck> checks = approximate_checks();
+  for (auto& check : loss_checks()) checks.push_back(std::move(check));
+  checks.push_back(rotary_table_check());
   return checks;
 }
 

@@ -28,5 +28,7 @@ void write_expected(const std::string& path, Workbench& bench);
 
 // Of members, driver and kernels.
 std::vector<ExactCheck> all_exact_checks();
+// Of functions, activations, products and losses.
+std::vector<ApproximateCheck> all_approximate_checks();
 
 }  // namespace phalanx::cuda

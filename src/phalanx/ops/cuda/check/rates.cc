@@ -1,16 +1,23 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cuda/activation.h"
 #include "phalanx/ops/cuda/check/checks.h"
 #include "phalanx/ops/cuda/column_sums.h"
+#include "phalanx/ops/cuda/cross_entropy.h"
 #include "phalanx/ops/cuda/dropout.h"
 #include "phalanx/ops/cuda/elementwise.h"
+#include "phalanx/ops/cuda/embedding.h"
 #include "phalanx/ops/cuda/linear.h"
 #include "phalanx/ops/cuda/norm.h"
 #include "phalanx/ops/cuda/optimizer.h"
 #include "phalanx/ops/cuda/random.h"
 #include "phalanx/ops/cuda/reduce.h"
+#include "phalanx/ops/cuda/relative_bias.h"
+#include "phalanx/ops/cuda/rotary.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -191,6 +198,134 @@ void sum_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   bench.clear();
 }
 
+// A vocabulary of GPT-2's size; ids as a text has them: half of the rows have one of 70 words.
+void embedding_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  constexpr DType kStorage = DType::kBF16;
+  const auto& context = bench.context();
+  const std::int64_t v = 50304;
+  for (const std::int64_t h : {std::int64_t{768}, std::int64_t{4096}}) {
+    const std::int64_t most = (bytes / 2 - 12 * v * h) / (4 * h);
+    const std::int64_t rows = std::min<std::int64_t>(most, 65536);
+    if (rows <= 0) continue;
+    std::vector<std::int32_t> ids;
+    for (const float x : bench.uniform_floats(rows, 0, 1)) {
+      ids.push_back(static_cast<std::int32_t>(std::exp(x * std::log(static_cast<float>(v)))) - 1);
+    }
+    const IdRows batch{bench.upload(ids), rows, h};
+    const TypedAddress y = numbers(bench, kStorage, rows * h);
+    const TableRows table{{numbers(bench, kStorage, v * h), h}, v, 0};
+    const auto n = static_cast<double>(rows * h);
+    const std::string name = fmt::format("bf16, {} rows, h = {}", rows, h);
+    measure(
+        {"embedding " + name, 4.0 * n, 0, [=] { embedding_forward(context, batch, y, table); }});
+    std::vector<bool> met(static_cast<std::size_t>(v));
+    for (const std::int32_t id : ids) met[static_cast<std::size_t>(id)] = true;
+    const auto distinct = static_cast<double>(std::count(met.begin(), met.end(), true));
+    const TableRows dtable{{numbers(bench, DType::kF32, v * h), h}, v, 0};
+    // The sums of an id are read and written once.
+    measure({"embedding gradient " + name, 2.0 * n + 8.0 * distinct * static_cast<double>(h), 0,
+             [=] { embedding_gradient(context, batch, dtable, y); }});
+    const SparseSlots sparse{
+        bench.upload(std::vector<std::int32_t>(static_cast<std::size_t>(v), -1)),
+        reinterpret_cast<std::int32_t*>(bench.reserve(4 * v)),
+        bench.upload(std::vector<std::int32_t>{0}),
+        v,
+        {{bench.reserve(4 * v * h), DType::kF32}, h}};
+    measure({"sparse embedding gradient " + name, 2.0 * n + 8.0 * distinct * static_cast<double>(h),
+             0, [=] { sparse_embedding_gradient(context, batch, sparse, v, 0, y); }});
+    bench.clear();
+  }
+}
+
+void position_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  const std::int64_t batch = 4;
+  const std::int64_t heads = 32;
+  const std::int64_t width = 128;
+  const std::int64_t rows = std::min<std::int64_t>(bytes / 4 / (batch * heads * width * 2), 8192);
+  if (rows > 0) {
+    const std::int64_t n = rows * batch * heads * width;
+    std::vector<std::int32_t> positions;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      positions.insert(positions.end(), batch, static_cast<std::int32_t>(r));
+    }
+    RotateCall call;
+    call.x = {numbers(bench, DType::kBF16, n), batch * heads * width, heads * width, 0, width};
+    call.y = call.x;
+    call.rows = rows;
+    call.batch = batch;
+    call.heads = heads;
+    call.width = width;
+    call.position = bench.upload(positions);
+    call.position_row_stride = batch;
+    call.position_sample_stride = 1;
+    call.table = floats(bench, rows * width);
+    call.positions = rows;
+    call.dimensions = width;
+    for (const bool interleaved : {false, true}) {
+      call.interleaved = interleaved;
+      measure({fmt::format("rotary positions bf16 in place{}", interleaved ? ", interleaved" : ""),
+               4.0 * static_cast<double>(n), 0, [=] { rotate(context, call); }});
+    }
+    bench.clear();
+  }
+  const std::int64_t length = 2048;
+  const std::int64_t n = 16 * length * length;
+  if (n * 8 > bytes) return;
+  const std::vector<std::int32_t> begins = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  RelativeBiasCall call;
+  call.heads = 16;
+  call.queries = length;
+  call.keys = length;
+  call.table_heads = 16;
+  call.bucket_begins = begins;
+  const TypedAddress table = numbers(bench, DType::kBF16, 512);
+  float* dtable = floats(bench, 512);
+  float* bias = floats(bench, n);
+  measure({"relative bias, 16 heads of 2,048 x 2,048", 4.0 * static_cast<double>(n), 0,
+           [=] { relative_bias_forward(context, call, bias, table); }});
+  measure({"relative bias backward, 16 heads of 2,048 x 2,048", 4.0 * static_cast<double>(n), 0,
+           [=] { relative_bias_backward(context, call, dtable, bias); }});
+  bench.clear();
+}
+
+// The gradient reads the logits twice, which is counted.
+void loss_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
+  const auto& context = bench.context();
+  const std::int64_t v = 50304;
+  for (const DType type : {DType::kBF16, DType::kF32}) {
+    const std::int64_t rows = std::min<std::int64_t>(bytes / 2 / v / size_of(type), 16384);
+    if (rows == 0) continue;
+    CrossEntropyCall call;
+    call.rows = rows;
+    call.columns = v;
+    call.vocabulary = 50257;
+    call.logits = {numbers(bench, type, rows * v), v};
+    call.targets = bench.upload(std::vector<std::int32_t>(static_cast<std::size_t>(rows), 77));
+    call.mask = bench.upload(std::vector<float>(static_cast<std::size_t>(rows), 1.0F));
+    call.loss = reinterpret_cast<float*>(bench.reserve(4 * rows));
+    call.seed = bench.upload(std::vector<float>{1.0F});
+    auto* statistics = reinterpret_cast<float*>(bench.reserve(12 * rows));
+    const double size = bytes_of(rows * v, type);
+    const std::string name = fmt::format("{}, {} rows", name_of(type), rows);
+    measure(
+        {"cross entropy without gradient " + name, size, 0, [=] { cross_entropy(context, call); }});
+    measure({"cross entropy statistics " + name, size, 0,
+             [=] { cross_entropy_statistics(context, call, statistics); }});
+    CrossEntropyCall in_place = call;
+    in_place.dlogits = call.logits;
+    measure({"cross entropy with gradient " + name, 3.0 * size, 0,
+             [=] { cross_entropy(context, in_place); }});
+    cross_entropy_statistics(context, call, statistics);
+    measure({"vocabulary parallel cross entropy " + name, 2.0 * size, 0,
+             [=] { vocabulary_parallel_cross_entropy(context, in_place, statistics, 1); }});
+    auto* sums = bench.upload(std::vector<double>{0.0, 0.0});
+    measure({fmt::format("loss sums of {} rows", rows), 8.0 * static_cast<double>(rows), 0,
+             [=] { loss_accumulate(context, sums, sums + 1, call.loss, call.mask, call.rows); }});
+    bench.clear();
+  }
+}
+
 void product_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   const CudaContext context = bench.with_products();
   struct Shape {
@@ -237,6 +372,9 @@ void for_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   elementwise_rates(bench, bytes, measure);
   norm_rates(bench, bytes, measure);
   sum_rates(bench, bytes, measure);
+  embedding_rates(bench, bytes, measure);
+  loss_rates(bench, bytes, measure);
+  position_rates(bench, bytes, measure);
   product_rates(bench, bytes, measure);
 }
 

@@ -1,0 +1,151 @@
+#include "phalanx/ops/cuda/embedding.h"
+
+#include <bit>
+
+#include "phalanx/ops/cuda/dispatch.h"
+#include "phalanx/ops/cuda/dropout_plan.h"
+#include "phalanx/ops/cuda/embedding-inl.h"
+
+namespace phalanx::cuda {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+std::int64_t key_bytes(std::int64_t rows) {
+  return round_up(rows * static_cast<std::int64_t>(sizeof(std::uint64_t)), kAlignment);
+}
+
+// The keys of all rows, sorted, in one of two places of scratch memory.
+const std::uint64_t* sort_rows(const CudaContext& context, std::byte* scratch, const IdRows& rows,
+                               std::int64_t table_rows, std::int64_t first_row) {
+  using Sort = SortBlockKernel;
+  PHALANX_CHECK(rows.rows < (std::int64_t{1} << 32), "{} rows in a batch", rows.rows);
+  auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
+  auto* other = reinterpret_cast<std::uint64_t*>(scratch + key_bytes(rows.rows));
+  const auto sorted = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::min(rows.rows, Sort::kKeys))));
+  launch<Sort>(context.queue, {ceil_div(rows.rows, Sort::kKeys)},
+               {keys, rows.ids, rows.rows, first_row, table_rows, sorted});
+  for (std::int64_t run = Sort::kKeys; run < rows.rows; run *= 2) {
+    launch<MergeRunsKernel>(context.queue, {ceil_div(rows.rows, MergeRunsKernel::kThreads)},
+                            {other, keys, rows.rows, run});
+    std::swap(keys, other);
+  }
+  return keys;
+}
+
+// What is the same for dense and sparse gradients.
+void add_sorted(const CudaContext& context, const IdRows& rows, const TypedRows& sums,
+                TypedAddress dy, const std::uint64_t* keys, const std::int32_t* slots,
+                const std::int32_t* new_slots) {
+  const bool packed = can_pack(sums) && can_pack(rows.columns, dy);
+  with_storage("embedding_gradient", dy.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const GradientParams<T> params{as<float>(sums.data),
+                                   sums.stride,
+                                   as<const T>(dy),
+                                   rows.columns,
+                                   keys,
+                                   rows.rows,
+                                   slots,
+                                   new_slots,
+                                   packed};
+    launch<RareIdsKernel<T>>(context.queue,
+                             {ceil_div(rows.rows, RareIdsKernel<T>::kWarps),
+                              ceil_div(rows.columns, RareIdsKernel<T>::kColumns)},
+                             params);
+    launch<FrequentIdsKernel<T>>(
+        context.queue,
+        {rows.rows / kFrequent, ceil_div(rows.columns, FrequentIdsKernel<T>::kColumns)}, params);
+  });
+}
+
+}  // namespace
+
+void embedding_forward(const CudaContext& context, const IdRows& rows, TypedAddress y,
+                       const TableRows& table) {
+  const bool packed = can_pack(table.data) && can_pack(rows.columns, y);
+  const std::int64_t packs = ceil_div(rows.columns, 8);
+  with_stream("embedding_forward", table.data.data.type, y.type, [&](auto type, auto stream) {
+    using T = typename decltype(type)::Type;
+    using Stream = typename decltype(stream)::Type;
+    launch<EmbeddingForwardKernel<T, Stream>>(
+        context.queue, {ceil_div(rows.rows * packs, ByEight::kThreads)},
+        {as<Stream>(y), as<const T>(table.data.data), table.data.stride, rows.ids, rows.rows,
+         rows.columns, packs, table.first_row, table.rows, packed});
+  });
+}
+
+void add_positions(const CudaContext& context, const DropoutCall& call, TypedAddress out,
+                   TypedAddress x, const TableRows& table, const std::int32_t* ids) {
+  PHALANX_CHECK(out.type == x.type, "add_positions: {} and {}", name_of(out.type), name_of(x.type));
+  const bool packed = can_pack(table.data) && can_pack(call.columns, out, x);
+  with_stream("add_positions", table.data.data.type, out.type, [&](auto type, auto stream) {
+    using T = typename decltype(type)::Type;
+    using Stream = typename decltype(stream)::Type;
+    launch<AddPositionsKernel<T, Stream>>(context.queue, grid_of(call),
+                                          {plan_of(call),
+                                           shape_of(call, packed),
+                                           as<Stream>(out),
+                                           as<const Stream>(x),
+                                           as<const T>(table.data.data),
+                                           table.data.stride,
+                                           table.rows,
+                                           ids,
+                                           {context.faults, context.op}});
+  });
+}
+
+std::int64_t embedding_gradient_scratch_bytes(std::int64_t rows) { return 2 * key_bytes(rows); }
+
+void embedding_gradient(const CudaContext& context, const IdRows& rows, const TableRows& dtable,
+                        TypedAddress dy) {
+  std::byte* scratch =
+      take_scratch(context, "embedding_gradient", embedding_gradient_scratch_bytes(rows.rows));
+  if (rows.rows == 0) return;
+  const std::uint64_t* keys = sort_rows(context, scratch, rows, dtable.rows, dtable.first_row);
+  add_sorted(context, rows, dtable.data, dy, keys, nullptr, nullptr);
+}
+
+std::int64_t sparse_embedding_gradient_scratch_bytes(std::int64_t rows) {
+  return 2 * key_bytes(rows) +
+         round_up(rows * static_cast<std::int64_t>(sizeof(std::int32_t)), kAlignment);
+}
+
+void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
+                               const SparseSlots& sparse, std::int64_t table_rows,
+                               std::int64_t first_row, TypedAddress dy) {
+  std::byte* scratch = take_scratch(context, "sparse_embedding_gradient",
+                                    sparse_embedding_gradient_scratch_bytes(rows.rows));
+  if (rows.rows == 0) return;
+  const std::uint64_t* keys = sort_rows(context, scratch, rows, table_rows, first_row);
+  auto* new_slots = reinterpret_cast<std::int32_t*>(scratch + 2 * key_bytes(rows.rows));
+  set_bytes(context.queue, new_slots, 0xff,
+            rows.rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  launch<MarkNewIdsKernel>(context.queue, {ceil_div(rows.rows, MarkNewIdsKernel::kThreads)},
+                           {new_slots, keys, sparse.slots, rows.rows});
+  launch<AssignSlotsKernel>(context.queue, {},
+                            {sparse.slots,
+                             sparse.rows,
+                             sparse.count,
+                             new_slots,
+                             rows.rows,
+                             sparse.most,
+                             {context.faults, context.op}});
+  add_sorted(context, rows, sparse.values, dy, keys, sparse.slots, new_slots);
+}
+
+void sparse_embedding_join(const CudaContext& context, const TableRows& dtable,
+                           const SparseSlots& sparse, std::int64_t columns) {
+  const std::int64_t packs = ceil_div(columns, 8);
+  const bool packed = can_pack(dtable.data) && can_pack(sparse.values);
+  launch<JoinSlotsKernel>(
+      context.queue, {ceil_div(sparse.most * packs, ByEight::kThreads)},
+      {as<float>(dtable.data.data), dtable.data.stride, as<const float>(sparse.values.data),
+       sparse.values.stride, sparse.rows, sparse.count, sparse.most, columns, packs, packed});
+  launch<FreeSlotsKernel>(context.queue, {ceil_div(sparse.most, FreeSlotsKernel::kThreads)},
+                          {sparse.slots, sparse.rows, sparse.count, sparse.most});
+  set_bytes(context.queue, sparse.count, 0, sizeof(std::int32_t));
+}
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,13 @@
+#include "phalanx/ops/cuda/execute.h"
+#include "phalanx/ops/cuda/operands.h"
+#include "phalanx/ops/cuda/random.h"
+
+namespace phalanx::cuda {
+
+void execute(const CudaContext& context, const ops::Normal& op) {
+  normal(context,
+         {address_of(op.x), op.x.shape[0], op.x.shape[1], op.x.strides[0], op.global_columns,
+          op.first_row, op.first_column, op.key, op.parameter, op.deviation});
+}
+
+}  // namespace phalanx::cuda
