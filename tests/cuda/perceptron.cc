@@ -1,7 +1,9 @@
 #include "perceptron.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -22,6 +24,7 @@ struct Parameter {
   Tensor weight;   // f32
   Tensor storage;  // what passes read
   Tensor gradient, exp_avg, exp_avg_sq;
+  ops::SegmentTable all;  // its elements as one segment
 };
 
 class Run {
@@ -38,6 +41,7 @@ class Run {
         second_bias_(parameter({kOut}, 0.0, 5)) {
     for (auto& batch : batches_) batch = {stored({kRows, kIn}), stored({kRows, kOut})};
     squares_ = memory_.allocate(DType::kF64, {6});
+    upload(settings_of_step_, std::array{kRate, 0.01});
     ops::fill(context(), {.x = loss_scale_, .value = kLossScale});
   }
 
@@ -76,7 +80,7 @@ class Run {
 
   Parameter parameter(const Shape& shape, double deviation, std::uint64_t number,
                       double centre = 0.0) {
-    Parameter made{full(shape), {}, full(shape), full(shape), full(shape)};
+    Parameter made{full(shape), {}, full(shape), full(shape), full(shape), all_of(shape.count())};
     made.storage = settings_.storage == DType::kF32 ? made.weight : stored(shape);
     if (deviation > 0.0) {
       ops::normal(context(), {.x = made.weight,
@@ -94,6 +98,16 @@ class Run {
       ops::fill(context(), {.x = state, .value = 0.0});
     }
     return made;
+  }
+
+  ops::SegmentTable all_of(std::int64_t count) {
+    const ops::Segment& row = rows_.emplace_back(ops::Segment{.count = count});
+    const ops::SegmentTable table{{&row, 1}, ops::allocate_segments(memory_, 1)};
+    ops::upload_segments(context(), table);
+    return table;
+  }
+  void upload(const Tensor& to, std::span<const double> numbers) {
+    machine_.backend().upload(context().queue, to, std::as_bytes(numbers));
   }
 
   // Numbers of a step, and their squares. The host's memory is used again at once.
@@ -154,7 +168,7 @@ class Run {
   // The sum of squared differences.
   void measure() {
     ops::copy(context(), {.destination = wide_, .source = flat(difference_)});
-    ops::square_sum(context(), {.sums = block_sums_.slice(0, 0, 1), .x = wide_});
+    ops::square_sum_segments(context(), {.sums = block_sums_, .x = wide_, .table = all_outputs_});
     ops::total(context(), {.sum = loss_, .x = block_sums_.slice(0, 0, 1)});
   }
 
@@ -189,7 +203,7 @@ class Run {
     for (std::int64_t i = 0; i < 6; ++i) {
       const Tensor gradient = flat(all[i]->gradient);
       const Tensor sums = block_sums_.slice(0, 0, ops::sum_blocks(0, gradient.count()));
-      ops::square_sum(context(), {.sums = sums, .x = gradient});
+      ops::square_sum_segments(context(), {.sums = sums, .x = gradient, .table = all[i]->all});
       ops::total(context(), {.sum = squares_.slice(0, i, 1), .x = sums});
     }
     ops::gradient_factor(context(), {.norm = gradient_norm_,
@@ -197,20 +211,22 @@ class Run {
                                      .skip = skip_,
                                      .square_sums = squares_,
                                      .tokens = {},
+                                     .expected_tokens = {},
                                      .loss_scale = loss_scale_,
                                      .clip = 1.0});
+    upload(corrections_, ops::adam_corrections(0.9, 0.999, step));
     for (const Parameter* parameter : all) {
       const bool has_storage = settings_.storage != DType::kF32;
-      ops::adam(context(), {.weight = flat(parameter->weight),
-                            .storage = has_storage ? flat(parameter->storage) : Tensor{},
-                            .gradient = flat(parameter->gradient),
-                            .exp_avg = flat(parameter->exp_avg),
-                            .exp_avg_sq = flat(parameter->exp_avg_sq),
-                            .factor = factor_,
-                            .skip = skip_,
-                            .lr = kRate,
-                            .weight_decay = 0.01,
-                            .step = step});
+      ops::adam_segments(context(), {.weight = flat(parameter->weight),
+                                     .storage = has_storage ? flat(parameter->storage) : Tensor{},
+                                     .gradient = flat(parameter->gradient),
+                                     .exp_avg = flat(parameter->exp_avg),
+                                     .exp_avg_sq = flat(parameter->exp_avg_sq),
+                                     .table = parameter->all,
+                                     .settings = settings_of_step_,
+                                     .corrections = corrections_,
+                                     .factor = factor_,
+                                     .skip = skip_});
     }
   }
 
@@ -226,6 +242,7 @@ class Run {
   Perceptron settings_;
   TrainingMachine& machine_;
   Arena& memory_;
+  std::deque<ops::Segment> rows_;  // of the tables
   Parameter first_, first_bias_, norm_, norm_bias_, second_, second_bias_;
   Batch batches_[2];
   Event batch_free_[2];
@@ -242,6 +259,9 @@ class Run {
   Tensor dy_ = stored({kRows, kOut});
   Tensor dnormed_ = stored({kRows, kHidden});
   Tensor dactivated_ = stored({kRows, kHidden});
+  ops::SegmentTable all_outputs_ = all_of(kRows * kOut);
+  Tensor settings_of_step_ = memory_.allocate(DType::kF64, {1, 2});
+  Tensor corrections_ = memory_.allocate(DType::kF64, {2});
   Tensor block_sums_ = memory_.allocate(DType::kF64, {4});
   Tensor loss_ = memory_.allocate(DType::kF64, {1});
   Tensor squares_;

@@ -29,11 +29,10 @@ class HeadNorm {
   }
 
  private:
-  // The rows [s * b * groups, d] of the heads at one place within their groups.
-  Tensor heads_at(const Tensor& heads, std::int64_t place) const;
-  Norm::Statistics statistics_at(const Saved& saved, std::int64_t place) const;
+  // [s * b * groups, heads per group, d], without the second dimension where the heads have none.
+  Tensor rows_of(const Tensor& heads) const;
+  Norm::Statistics statistics_of(const Tensor& rows, const Saved& saved) const;
 
-  std::int64_t heads_per_group_;
   Norm norm_;
 };
 

@@ -53,7 +53,8 @@ struct OpListOf {};
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate)           \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy)       \
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
-  X(Adam) X(Sgd) X(SquareSum) X(ZeroCount) X(Total) X(GradientFactor)               \
+  X(AdamSegments) X(SgdSegments)                                                    \
+  X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
   X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)
 // clang-format on
 

@@ -7,35 +7,66 @@ namespace phalanx::ops {
 
 namespace {
 
-void expect_block_grid(std::string_view op, const Tensor& blocks, const Tensor& x,
-                       std::int64_t lead) {
-  PHALANX_CHECK(lead >= 0 && lead < kSumBlock, "{}: lead {} is not within a block of {}", op, lead,
-                kSumBlock);
-  PHALANX_CHECK(x.shape.rank() == 1, "{}: x is {}, expected one dimension", op,
-                x.shape.to_string());
+void expect_vector(std::string_view op, std::string_view operand, const Tensor& tensor) {
+  PHALANX_CHECK(tensor.shape.rank() == 1, "{}: {} is {}, expected one dimension", op, operand,
+                tensor.shape.to_string());
+  expect_contiguous(op, tensor);
+}
+
+// Results by segment, `results_of(segment)` of them.
+template <typename ResultsOf>
+void expect_results(std::string_view op, const Tensor& results, const SegmentTable& table,
+                    const ResultsOf& results_of) {
+  expect_vector(op, "the results", results);
+  expect_dtype(op, "the results", results, DType::kF64);
+  for (const Segment& segment : table.host) {
+    PHALANX_CHECK(segment.group + results_of(segment) <= results.count(),
+                  "{}: a segment has results from {} on in {}", op, segment.group, results.count());
+  }
+}
+
+void expect_block_results(std::string_view op, const Tensor& results, const Tensor& x,
+                          const SegmentTable& table, std::int64_t first) {
+  expect_vector(op, "x", x);
   expect_full_precision(op, "x", x);
-  expect_contiguous(op, x, blocks);
-  expect_shape(op, "the blocks", blocks, {sum_blocks(lead, x.count())}, DType::kF64);
+  expect_segments(op, table, first, x.count(), results.count());
+  expect_results(op, results, table, blocks_of);
+}
+
+OpCost cost_of_blocks(const char* name, const Tensor& x, const SegmentTable& table) {
+  return {name, 0, table.elements() * size_of(x.dtype), table.blocks() * size_of(DType::kF64)};
 }
 
 }  // namespace
 
-OpCost cost(const SquareSum& op) { return {"square_sum", 0, bytes_of(op.x), bytes_of(op.sums)}; }
-OpCost cost(const ZeroCount& op) { return {"zero_count", 0, bytes_of(op.x), bytes_of(op.counts)}; }
+OpCost cost(const SquareSumSegments& op) { return cost_of_blocks("square_sum", op.x, op.table); }
+OpCost cost(const ZeroCountSegments& op) { return cost_of_blocks("zero_count", op.x, op.table); }
+OpCost cost(const TotalSegments& op) {
+  return {"total_segments", 0, op.table.elements() * size_of(DType::kF64),
+          std::ssize(op.table.host) * size_of(DType::kF64)};
+}
 OpCost cost(const Total& op) { return {"total", 0, bytes_of(op.x), bytes_of(op.sum)}; }
 OpCost cost(const GradientFactor& op) {
   return {"gradient_factor", 0, bytes_of(op.square_sums, op.tokens, op.loss_scale),
           bytes_of(op.norm, op.factor, op.skip)};
 }
 
-void square_sum(Context& context, const SquareSum& op) {
-  expect_block_grid("square_sum", op.sums, op.x, op.lead);
-  enqueue(context, op);
+void square_sum_segments(Context& context, const SquareSumSegments& op) {
+  expect_block_results("square_sum", op.sums, op.x, op.table, op.first);
+  if (!op.table.host.empty()) enqueue(context, op);
 }
 
-void zero_count(Context& context, const ZeroCount& op) {
-  expect_block_grid("zero_count", op.counts, op.x, op.lead);
-  enqueue(context, op);
+void zero_count_segments(Context& context, const ZeroCountSegments& op) {
+  expect_block_results("zero_count", op.counts, op.x, op.table, op.first);
+  if (!op.table.host.empty()) enqueue(context, op);
+}
+
+void total_segments(Context& context, const TotalSegments& op) {
+  expect_vector("total_segments", "x", op.x);
+  expect_dtype("total_segments", "x", op.x, DType::kF64);
+  expect_segments("total_segments", op.table, 0, op.x.count(), op.totals.count());
+  expect_results("total_segments", op.totals, op.table, [](const Segment&) { return 1; });
+  if (!op.table.host.empty()) enqueue(context, op);
 }
 
 void total(Context& context, const Total& op) {
@@ -48,6 +79,10 @@ void total(Context& context, const Total& op) {
 void gradient_factor(Context& context, const GradientFactor& op) {
   for (const Tensor* one : {&op.norm, &op.factor, &op.skip, &op.loss_scale}) {
     expect_full_precision("gradient_factor", "a scalar", *one, {1});
+  }
+  if (op.tokens) {
+    expect_shape("gradient_factor", "tokens", op.tokens, {1}, DType::kF64);
+    expect_shape("gradient_factor", "expected_tokens", op.expected_tokens, {1}, DType::kF64);
   }
   expect_dtype("gradient_factor", "square_sums", op.square_sums, DType::kF64);
   expect_contiguous("gradient_factor", op.square_sums);

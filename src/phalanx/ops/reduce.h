@@ -1,32 +1,32 @@
 #pragma once
-// Norms and what is computed from them, as one-element tensors that later ops read without the
-// host.
+// Norms and what is computed from them, as tensors that later ops read without the host.
 
-#include "phalanx/ops/rows.h"
+#include "phalanx/ops/segments.h"
 
 namespace phalanx::ops {
 
-// Sums over a range of a flat buffer are taken block by block, on a grid of the buffer: however the
-// buffer is cut at multiples of this many elements, the blocks of one parameter have the same sums.
-inline constexpr std::int64_t kSumBlock = 4096;
-
-// The blocks that `n` elements touch when the first is `lead` elements into its block.
-constexpr std::int64_t sum_blocks(std::int64_t lead, std::int64_t n) {
-  return (lead + n + kSumBlock - 1) / kSumBlock;
-}
-
-// sums[i] = sum of x^2 in fp64 over the elements of the i-th block that x touches.
-struct SquareSum {
-  Tensor sums;            // [sum_blocks(lead, n)], f64
-  Tensor x;               // [n], f32
-  std::int64_t lead = 0;  // elements of the first block in front of x; below kSumBlock
+// sums[group + i] = sum of x^2 in fp64 over a segment's elements in the i-th block of the grid that
+// it touches. Other sums stay as they are.
+struct SquareSumSegments {
+  Tensor sums;  // [m], f64
+  Tensor x;     // [n], f32: elements [first, first + n)
+  SegmentTable table;
+  std::int64_t first = 0;
 };
 
-// counts[i] = elements of the i-th block that are exactly zero.
-struct ZeroCount {
-  Tensor counts;  // [sum_blocks(lead, n)], f64
+// counts[group + i] = those of them that are exactly zero.
+struct ZeroCountSegments {
+  Tensor counts;  // [m], f64
   Tensor x;       // [n], f32
-  std::int64_t lead = 0;
+  SegmentTable table;
+  std::int64_t first = 0;
+};
+
+// totals[group] = the segment's elements, added in their order. Other totals stay as they are.
+struct TotalSegments {
+  Tensor totals;  // [m], f64
+  Tensor x;       // [n], f64
+  SegmentTable table;
 };
 
 // sum = x[0] + x[1] + ..., in this order.
@@ -42,23 +42,25 @@ struct Total {
 //   factor = average * min(1, clip / (norm + 1e-6)) (no clipping if clip is 0)
 //   skip = norm is not finite
 struct GradientFactor {
-  Tensor norm;         // [1], f32
-  Tensor factor;       // [1], f32
-  Tensor skip;         // [1], f32: 0 or 1
-  Tensor square_sums;  // [n], f64
-  Tensor tokens;       // [1], f64: unmasked ones of the global batch; absent: the expected ones
-  Tensor loss_scale;   // [1], f32
-  double expected_tokens = 1.0;
+  Tensor norm;             // [1], f32
+  Tensor factor;           // [1], f32
+  Tensor skip;             // [1], f32: 0 or 1
+  Tensor square_sums;      // [n], f64
+  Tensor tokens;           // [1], f64: unmasked ones of the global batch; absent: the expected ones
+  Tensor expected_tokens;  // [1], f64; read with tokens
+  Tensor loss_scale;       // [1], f32
   double clip = 0.0;
 };
 
-OpCost cost(const SquareSum& op);
-OpCost cost(const ZeroCount& op);
+OpCost cost(const SquareSumSegments& op);
+OpCost cost(const ZeroCountSegments& op);
+OpCost cost(const TotalSegments& op);
 OpCost cost(const Total& op);
 OpCost cost(const GradientFactor& op);
 
-void square_sum(Context& context, const SquareSum& op);
-void zero_count(Context& context, const ZeroCount& op);
+void square_sum_segments(Context& context, const SquareSumSegments& op);
+void zero_count_segments(Context& context, const ZeroCountSegments& op);
+void total_segments(Context& context, const TotalSegments& op);
 void total(Context& context, const Total& op);
 void gradient_factor(Context& context, const GradientFactor& op);
 

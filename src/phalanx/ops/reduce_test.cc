@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -29,9 +30,10 @@ class BlockSums : public testing::Test {
     std::vector<double> sums;
     std::int64_t begin = range.begin;
     const auto add_until = [&](std::int64_t end) {
-      const std::int64_t lead = begin % kSumBlock;
-      const Tensor part = operands_.output(DType::kF64, {sum_blocks(lead, end - begin)});
-      square_sum(context_, {.sums = part, .x = buffer.slice(0, begin, end - begin), .lead = lead});
+      std::vector<Segment> rows = {{.begin = begin, .count = end - begin}};
+      const SegmentTable table{rows, allocate_segments(arena_, 1)};
+      const Tensor part = operands_.output(DType::kF64, {blocks_of(rows[0])});
+      square_sum_segments(context_, {.sums = part, .x = buffer, .table = table});
       sums.insert(sums.end(), part.span<double>().begin(), part.span<double>().end());
       begin = end;
     };
@@ -75,6 +77,32 @@ TEST_F(BlockSums, AreTheSameHoweverTheBufferIsCut) {
       EXPECT_EQ(sums_of(buffer, parameter, cuts), sums_of(buffer, parameter, {}));
     }
   }
+}
+
+// A table says what the host's memory cannot show: a row beyond the operands, blocks that are not
+// numbered, a result that is not there.
+TEST_F(BlockSums, RefuseATableThatDoesNotFit) {
+  const Tensor x = operands_.uniform({100});
+  const Tensor sums = operands_.output(DType::kF64, {2});
+  const Tensor device = allocate_segments(arena_, 1);
+  const auto refuses = [&](const Segment& row) {
+    const std::array rows = {row};
+    const SquareSumSegments op{.sums = sums, .x = x, .table = {rows, device}, .first = 4096};
+    EXPECT_THROW(square_sum_segments(context_, op), InternalError);
+  };
+  refuses({.begin = 4095, .count = 10});
+  refuses({.begin = 4190, .count = 7});
+  refuses({.begin = 4096, .count = 0});
+  refuses({.begin = 4096, .count = 10, .group = 2});
+  const std::array fits = {Segment{.begin = 4190, .count = 6, .group = 1}};
+  square_sum_segments(context_, {.sums = sums, .x = x, .table = {fits, device}, .first = 4096});
+  const std::array twice = {Segment{.begin = 4096, .count = 10},
+                            Segment{.begin = 4106, .count = 5}};
+  EXPECT_THROW(
+      square_sum_segments(
+          context_,
+          {.sums = sums, .x = x, .table = {twice, allocate_segments(arena_, 2)}, .first = 4096}),
+      InternalError);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "phalanx/optim/optimizer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "phalanx/nn/config.h"
 
@@ -14,7 +15,11 @@ constexpr std::size_t kGradient = 2;  // among the accesses of an update; moment
 Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
                      const OptimizerSettings& settings, const OptimizerGroups& groups,
                      Arena& states, Arena& scalars, const StateFiles& files)
-    : parameters_(&parameters), gradients_(&gradients), settings_(settings), groups_(groups) {
+    : parameters_(&parameters),
+      gradients_(&gradients),
+      settings_(settings),
+      groups_(groups),
+      ranges_(parameters.states(), scalars) {
   const StateLayout& layout = parameters.states();
   PHALANX_CHECK((groups.data != nullptr) == layout.is_sharded(),
                 "a group of shards goes with a sharded store");
@@ -27,25 +32,22 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
   for (const std::string_view name : state_names()) {
     states_.emplace_back(std::string(name), full, layout, states, files.states);
   }
-  std::int64_t blocks = 0;
-  for (ParamId id = 0; id < table.size(); ++id) {
-    const std::int64_t offset = layout.flat().offsets[static_cast<std::size_t>(id)];
-    const std::int64_t count =
-        layout.is_summed_by_stage(id)
-            ? ops::sum_blocks(offset % ops::kSumBlock, layout.summed_elements(id))
-            : 0;
-    blocks_.push_back({blocks, count});
-    blocks += count;
-  }
-  block_sums_ = scalars.allocate(DType::kF64, {blocks});
+  block_sums_ = scalars.allocate(DType::kF64, {ranges_.blocks()});
   by_parameter_ = scalars.allocate(DType::kF64, {parameters_of_model});
   norm_ = scalars.allocate(full, {1});
   factor_ = scalars.allocate(full, {1});
   skip_ = scalars.allocate(full, {1});
   if (settings.count_zeros) zeros_ = scalars.allocate(DType::kF64, {1});
+  numbers_ = scalars.allocate(DType::kF64, {kNumbers});
+  constexpr auto kOfRule = static_cast<std::int64_t>(kRuleNumbers);
+  rule_numbers_ = numbers_.slice(0, 0, kOfRule);
+  expected_tokens_ = numbers_.slice(0, kOfRule, 1);
+  settings_of_groups_ =
+      numbers_.slice(0, kOfRule + 1, 2 * SettingGroup::kCount).reshape({SettingGroup::kCount, 2});
 }
 
 void Optimizer::initialise(Context& context) const {
+  prepare(context);
   std::vector<TileAccess> written;
   for (const StateColumn& state : states_) {
     ops::fill(context, {.x = state.memory(), .value = 0.0});
@@ -68,23 +70,6 @@ Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
 
 void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
-  const auto sum = [&](const Segment& segment, const Tensor& x) {
-    const auto id = static_cast<std::size_t>(segment.id);
-    const std::int64_t count =
-        std::min(segment.count, states().summed_elements(segment.id) - segment.begin);
-    if (count <= 0) return;
-    const std::int64_t lead = segment.flat % ops::kSumBlock;
-    const std::int64_t first_block =
-        segment.flat / ops::kSumBlock - states().flat().offsets[id] / ops::kSumBlock;
-    const Tensor sums =
-        block_sums_.slice(0, blocks_[id].begin + first_block, ops::sum_blocks(lead, count));
-    const Tensor counted = x.slice(0, 0, count);
-    if (statistic == Statistic::kZeros) {
-      ops::zero_count(context, {.counts = sums, .x = counted, .lead = lead});
-    } else {
-      ops::square_sum(context, {.sums = sums, .x = counted, .lead = lead});
-    }
-  };
   const bool of_weights = statistic == Statistic::kParameterSquares;
   std::vector<TileAccess> read;
   if (of_weights) {
@@ -92,10 +77,16 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
   } else {
     read.push_back(gradients_->access(true, false));
   }
-  visit_tiles(context, states(), parameters_->staging(), read, [&](const auto& at, auto tensors) {
-    for (const Segment& segment : at.segments) {
-      sum(segment, of_weights ? parameters_->main(segment, tensors)
-                              : gradients_->gradient(segment, tensors[0]));
+  visit_ranges(context, read, false, [&](const UpdateRange& range, Tensors tensors) {
+    const Tensor x = of_weights ? main(range, tensors) : gradient(range, tensors[0]);
+    const ops::SegmentTable table = ranges_.sums(range);
+    const std::int64_t first = range.local.begin;
+    if (statistic == Statistic::kZeros) {
+      ops::zero_count_segments(context,
+                               {.counts = block_sums_, .x = x, .table = table, .first = first});
+    } else {
+      ops::square_sum_segments(context,
+                               {.sums = block_sums_, .x = x, .table = table, .first = first});
     }
   });
   // A block is one rank's, the others add zeros: exact.
@@ -109,12 +100,8 @@ void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
   if (groups_.model != nullptr || groups_.is_stage_alone) {
     ops::fill(context, {.x = by_parameter_, .value = 0.0});
   }
-  for (ParamId id = 0; id < parameters_->table().size(); ++id) {
-    const auto i = static_cast<std::size_t>(id);
-    if (!states().counts(id) || blocks_[i].count == 0) continue;
-    ops::total(context, {.sum = by_parameter_.slice(0, states().places().global[i], 1),
-                         .x = block_sums_.slice(0, blocks_[i].begin, blocks_[i].count)});
-  }
+  ops::total_segments(context,
+                      {.totals = by_parameter_, .x = block_sums_, .table = ranges_.totals()});
   // A parameter is one stage's, the others add zeros: exact.
   if (groups_.model != nullptr) {
     groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.queue);
@@ -128,9 +115,24 @@ const Tensor& Optimizer::parameter_squares(Context& context) const {
 
 void Optimizer::step(Context& context, const StepInputs& inputs) const {
   const TimerScope time(timers_, StepTimer::kOptimizer);
+  upload_numbers(context, inputs);
   if (settings_.count_zeros) count_zeros(context);
   measure(context, inputs);
-  update(context, inputs);
+  update(context);
+}
+
+void Optimizer::upload_numbers(Context& context, const StepInputs& inputs) const {
+  std::array<double, kNumbers> numbers = {};
+  const auto of_rule = numbers_of_step(settings_.rule, inputs.step);
+  auto* next = std::ranges::copy(of_rule, numbers.begin()).out;
+  *next++ = inputs.expected_tokens;
+  for (const bool decoupled : {false, true}) {
+    for (const bool decays : {false, true}) {
+      *next++ = decoupled ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr;
+      *next++ = decays ? inputs.weight_decay : 0.0;
+    }
+  }
+  context.backend.upload(context.queue, numbers_, std::as_bytes(std::span(numbers)));
 }
 
 void Optimizer::count_zeros(Context& context) const {
@@ -147,30 +149,52 @@ void Optimizer::measure(Context& context, const StepInputs& inputs) const {
                                  .skip = skip_,
                                  .square_sums = by_parameter_,
                                  .tokens = inputs.tokens,
+                                 .expected_tokens = expected_tokens_,
                                  .loss_scale = inputs.loss_scale,
-                                 .expected_tokens = inputs.expected_tokens,
                                  .clip = settings_.clip_grad});
 }
 
-void Optimizer::update(Context& context, const StepInputs& inputs) const {
+void Optimizer::update(Context& context) const {
   const TimerScope time(timers_, StepTimer::kOptimizerInnerStep);
-  visit_tiles(context, states(), parameters_->staging(), accesses(),
-              [&](const auto& at, auto tensors) {
-                if (fence_ != nullptr) ask_fence(context, at, tensors);
-                for (const Segment& segment : at.segments) {
-                  update(context, inputs, segment, tensors);
-                }
-              });
+  visit_ranges(context, accesses(), fence_ != nullptr,
+               [&](const UpdateRange& range, Tensors tensors) {
+                 if (fence_ != nullptr) ask_fence(context, range, tensors);
+                 update(context, range, tensors);
+               });
 }
 
-void Optimizer::ask_fence(Context& context, const StateLayout::Tile& at, Tensors tile) const {
+void Optimizer::visit_ranges(Context& context, std::span<const TileAccess> accesses, bool by_tile,
+                             const RangeBody& body) const {
+  if (by_tile || states().has_files()) {
+    visit_tiles(context, states(), parameters_->staging(), accesses,
+                [&](const StateLayout::Tile& at, Tensors tensors) {
+                  const auto number = static_cast<std::size_t>(&at - states().tiles().data());
+                  body(ranges_.tiles()[number], tensors);
+                });
+    return;
+  }
+  std::vector<Tensor> tensors;
+  for (const UpdateRange& range : ranges_.joined()) {
+    tensors.clear();
+    for (const TileAccess& access : accesses) {
+      tensors.push_back(access.column != nullptr
+                            ? access.column->memory().slice(0, range.memory, range.local.count)
+                            : Tensor{});
+    }
+    body(range, tensors);
+  }
+}
+
+void Optimizer::ask_fence(Context& context, const UpdateRange& tile, Tensors tensors) const {
   const bool has_mains = parameters_->has_main_parameters();
-  const auto moments = tile.subspan(kGradient + 1);
-  fence_->before_update(context, static_cast<int>(&at - states().tiles().data()),
-                        {.main = at.states_in_file ? tile[0] : Tensor{},
-                         // With main parameters weights are not read from their file.
-                         .weight = at.weights_in_file && !has_mains ? tile[1] : Tensor{},
-                         .moments = at.states_in_file ? moments : Tensors()});
+  const auto number = &tile - ranges_.tiles().data();
+  const StateLayout::Tile& at = states().tiles()[static_cast<std::size_t>(number)];
+  fence_->before_update(
+      context, static_cast<int>(number),
+      {.main = at.states_in_file ? tensors[0] : Tensor{},
+       // With main parameters weights are not read from their file.
+       .weight = at.weights_in_file && !has_mains ? tensors[1] : Tensor{},
+       .moments = at.states_in_file ? tensors.subspan(kGradient + 1) : Tensors()});
 }
 
 // Main parameters and weights, the gradient, and what the rule keeps.
@@ -182,29 +206,35 @@ std::vector<TileAccess> Optimizer::accesses() const {
   return accesses;
 }
 
-void Optimizer::update(Context& context, const StepInputs& inputs, const Segment& segment,
-                       Tensors tile) const {
-  std::vector<Tensor> states;
-  for (const Tensor& state : tile.subspan(kGradient + 1)) {
-    states.push_back(part_of(state, parameters_->states(), segment));
-  }
-  const ParamSpec& spec = parameters_->table()[segment.id];
+Tensor Optimizer::weight(const UpdateRange& range, Tensors tensors) const {
+  return tensors[1] ? tensors[1] : parameters_->flat().slice(0, range.weights, range.local.count);
+}
+
+Tensor Optimizer::main(const UpdateRange& range, Tensors tensors) const {
+  return tensors[0] ? tensors[0] : weight(range, tensors);
+}
+
+Tensor Optimizer::gradient(const UpdateRange& range, const Tensor& tensor) const {
+  return tensor ? tensor : gradients_->flat().slice(0, range.flat, range.local.count);
+}
+
+void Optimizer::update(Context& context, const UpdateRange& range, Tensors tensors) const {
   const bool has_mains = parameters_->has_main_parameters();
   // A weight that lies in a file was not read: a skipped step too must leave it there.
-  const bool is_elsewhere = has_mains && parameters_->states().tile(segment).weights_in_file;
-  const Tensor main = parameters_->main(segment, tile);
-  const Tensor stored = has_mains ? parameters_->weight(segment, tile) : Tensor{};
+  const bool is_elsewhere = has_mains && tensors[1];
+  const Tensor main_parameters = main(range, tensors);
   update_weights(context, settings_.rule,
-                 {.weight = main,
-                  .storage = is_elsewhere ? Tensor{} : stored,
-                  .gradient = gradients_->gradient(segment, tile[kGradient]),
-                  .states = states,
+                 {.weight = main_parameters,
+                  .storage = has_mains && !is_elsewhere ? weight(range, tensors) : Tensor{},
+                  .gradient = gradient(range, tensors[kGradient]),
+                  .states = tensors.subspan(kGradient + 1),
+                  .table = ranges_.updates(range),
+                  .first = range.local.begin,
+                  .settings = settings_of_groups_,
+                  .step_numbers = rule_numbers_,
                   .factor = factor_,
-                  .skip = skip_,
-                  .lr = spec.decoupled_rate ? inputs.decoupled_lr.value_or(inputs.lr) : inputs.lr,
-                  .weight_decay = spec.decays ? inputs.weight_decay : 0.0,
-                  .step = inputs.step});
-  if (is_elsewhere) ops::copy(context, {.destination = stored, .source = main});
+                  .skip = skip_});
+  if (is_elsewhere) ops::copy(context, {.destination = tensors[1], .source = main_parameters});
 }
 
 }  // namespace phalanx

@@ -8,6 +8,7 @@
 // parameter, then in the parameter order of the whole model. So the norm has the bits of one rank
 // in any pipeline.
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "phalanx/data_parallel/parameter_store.h"
 #include "phalanx/data_parallel/tile_fence.h"
 #include "phalanx/optim/optimizer_rule.h"
+#include "phalanx/optim/update_ranges.h"
 
 namespace phalanx {
 
@@ -63,7 +65,9 @@ class Optimizer {
   // From now on updates ask the fence before they change a tile; null: nobody.
   void fence_with(TileFence* fence) { fence_ = fence; }
 
-  // Zeros the rule's states.
+  // Uploads what never changes: once, before the first step.
+  void prepare(Context& context) const { ranges_.upload(context); }
+  // Prepares, and zeros the rule's states.
   void initialise(Context& context) const;
   void step(Context& context, const StepInputs& inputs) const;
   // The sums of squares of the main parameters, by parameter of the whole model, each parameter
@@ -86,16 +90,24 @@ class Optimizer {
   // The three parts of a step.
   void count_zeros(Context& context) const;
   void measure(Context& context, const StepInputs& inputs) const;  // norm, factor, skip
-  void update(Context& context, const StepInputs& inputs) const;
+  void update(Context& context) const;
+  void upload_numbers(Context& context, const StepInputs& inputs) const;
   // The statistic of every parameter of the whole model, in by_parameter_.
   void sum_by_parameter(Context& context, Statistic statistic) const;
   // The statistic of the blocks of this rank's parameters, in block_sums_.
   void sum_by_block(Context& context, Statistic statistic) const;
-  // Updates one segment, given its tile's tensors by accesses().
   std::vector<TileAccess> accesses() const;
-  void update(Context& context, const StepInputs& inputs, const Segment& segment,
-              Tensors tile) const;
-  void ask_fence(Context& context, const StateLayout::Tile& at, Tensors tile) const;
+  // Calls body(range, tensors) for all of the shard, with tensors as in visit_tiles(): tile by tile
+  // if states lie in files or `by_tile`.
+  using RangeBody = std::function<void(const UpdateRange&, Tensors)>;
+  void visit_ranges(Context& context, std::span<const TileAccess> accesses, bool by_tile,
+                    const RangeBody& body) const;
+  // A range's elements, given the tensors of ParameterStore::accesses(), and of its gradient.
+  Tensor weight(const UpdateRange& range, Tensors tensors) const;
+  Tensor main(const UpdateRange& range, Tensors tensors) const;
+  Tensor gradient(const UpdateRange& range, const Tensor& tensor) const;
+  void update(Context& context, const UpdateRange& range, Tensors tensors) const;
+  void ask_fence(Context& context, const UpdateRange& tile, Tensors tensors) const;
 
   const StateLayout& states() const { return parameters_->states(); }
 
@@ -105,9 +117,13 @@ class Optimizer {
   OptimizerGroups groups_;
   StepTimers* timers_ = nullptr;
   TileFence* fence_ = nullptr;
-  std::vector<FlatRange> blocks_;    // by ParamId, in block_sums_; none if another stage sums it
+  UpdateRanges ranges_;
   std::vector<StateColumn> states_;  // in the order of state_names()
   Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
+  // What changes from step to step, [kNumbers] f64, and its parts: the rule's numbers, the expected
+  // tokens, and lr and decay by SettingGroup.
+  static constexpr std::size_t kNumbers = kRuleNumbers + 1 + 2 * SettingGroup::kCount;
+  Tensor numbers_, rule_numbers_, expected_tokens_, settings_of_groups_;
 };
 
 }  // namespace phalanx

@@ -269,6 +269,7 @@ TEST_F(OneRankOptimizer, TheInputLayerHasItsOwnRate) {
   gradients.clear(context_);
   Optimizer optimizer(parameters, gradients, {.rule = SgdRule{.momentum = 0.0}, .clip_grad = 0.0},
                       {}, memory_, memory_);
+  optimizer.prepare(context_);
   set(gradients.gradient(0), {1.0});
   set(gradients.gradient(1), {1.0});
   StepInputs step = inputs(0.25);

@@ -80,6 +80,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                       .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
                       .is_stage_alone = is_stage_alone},
       arenas["optimizer"], arenas["workspace"], files);
+  optimizer_->prepare(context);
 }
 
 std::int64_t RankStates::file_bytes() const {

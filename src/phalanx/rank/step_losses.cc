@@ -21,6 +21,13 @@ double read_scalar(Context& context, const Tensor& scalar) {
   return value;
 }
 
+void write_scalar(Context& context, const Tensor& scalar, double value) {
+  const auto rounded = static_cast<float>(value);
+  context.backend.upload(context.queue, scalar,
+                         scalar.dtype == DType::kF64 ? std::as_bytes(std::span(&value, 1))
+                                                     : std::as_bytes(std::span(&rounded, 1)));
+}
+
 LossMemory::LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
                        Arena& workspace, Arena& host)
     : averages_microbatches(config.optimizer.loss_average == "microbatch"),

@@ -89,5 +89,7 @@ class StepLosses {
 
 // Reads one f32 or f64 element back.
 double read_scalar(Context& context, const Tensor& scalar);
+// Uploads one element, rounded to the tensor's type: f32 or f64.
+void write_scalar(Context& context, const Tensor& scalar, double value);
 
 }  // namespace phalanx

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <limits>
 
-#include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/reduce.h"
 #include "phalanx/rank/step_run.h"
 #include "phalanx/settings/config_views.h"
@@ -12,7 +11,7 @@ TrainingRun::TrainingRun(Rank& rank, const RankProgram& program,
                          std::span<const StepSchedule> iterations, const BatchSource* source,
                          StateObserver* observer)
     : StepRun(rank, program, source), iterations_(iterations), observer_(observer) {
-  ops::fill(context(), {.x = rank.losses().scale, .value = iterations.front().loss_scale});
+  write_scalar(context(), rank.losses().scale, iterations.front().loss_scale);
   if (AsynchronousUpdates* asynchronous = rank.asynchronous()) asynchronous->begin();
   begin_update(0);
   if (observer != nullptr) rank.states().observe_with(observer);
@@ -115,7 +114,7 @@ void TrainingRun::optimizer_step(int version) {
     // A loss that is not finite prevents the update, as a gradient does that is not: all gradients
     // are divided by a scale that is not a number. The next step sets the scale again.
     if (checks_for_nan(rank_.config()) && !losses_.are_finite(update)) {
-      ops::fill(context(), {.x = loss_scale, .value = std::numeric_limits<double>::quiet_NaN()});
+      write_scalar(context(), loss_scale, std::numeric_limits<double>::quiet_NaN());
     }
   }
   Optimizer& optimizer = rank_.states().optimizer();

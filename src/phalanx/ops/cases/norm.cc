@@ -7,6 +7,15 @@ namespace {
 
 struct NormSize {
   std::int64_t rows, h;
+  std::int64_t places = 0;  // 0: rows have none
+
+  // Of operands of rows, which are apart where there are places, and of statistics.
+  template <typename Make>
+  Tensor make_rows(const Make& make) const {
+    if (places == 0) return make(Shape{rows, h});
+    return make(Shape{rows, places + 1, h}).slice(1, 0, places);
+  }
+  Shape statistics() const { return places == 0 ? Shape{rows} : Shape{places, rows}; }
 };
 
 // The options of a case.
@@ -21,9 +30,10 @@ struct Variant {
   double units = 32;
 
   std::string name(const NormSize& size) const {
-    return fmt::format("{}x{}{}{}{}{}", size.rows, size.h, zero_centred ? ", zero-centred" : "",
-                       fp32_residual ? ", fp32 residual" : "", has_residual ? "" : ", alone",
-                       in_place ? ", in place" : "");
+    return fmt::format("{}x{}{}{}{}{}{}", size.rows,
+                       size.places == 0 ? "" : fmt::format("{}x", size.places), size.h,
+                       zero_centred ? ", zero-centred" : "", fp32_residual ? ", fp32 residual" : "",
+                       has_residual ? "" : ", alone", in_place ? ", in place" : "");
   }
   std::string op(const char* pass) const {
     return (has_mean ? "layer_norm" : "rms_norm") + std::string(pass);
@@ -34,14 +44,16 @@ constexpr Variant kLayerNorm{.has_mean = true, .mean = 0.5, .units = 8};
 constexpr Variant kRmsNorm{};
 
 NormForward inputs(Operands& operands, const NormSize& size, const Variant& variant) {
-  NormForward op{.y = operands.output({size.rows, size.h}),
-                 .rstd = operands.output(operands.full(), {size.rows}),
-                 .x = operands.uniform(operands.stream(variant.fp32_residual), {size.rows, size.h},
-                                       variant.mean - 2.0, variant.mean + 2.0),
+  const DType stream = operands.stream(variant.fp32_residual);
+  NormForward op{.y = size.make_rows([&](const Shape& shape) { return operands.output(shape); }),
+                 .rstd = operands.output(operands.full(), size.statistics()),
+                 .x = size.make_rows([&](const Shape& shape) {
+                   return operands.uniform(stream, shape, variant.mean - 2.0, variant.mean + 2.0);
+                 }),
                  .weight = operands.uniform({size.h}),
                  .zero_centred = variant.zero_centred};
   if (variant.has_mean) {
-    op.mean = operands.output(operands.full(), {size.rows});
+    op.mean = operands.output(operands.full(), size.statistics());
     op.bias = operands.uniform({size.h});
   }
   return op;
@@ -57,31 +69,37 @@ Job forward(Operands& operands, const NormSize& size, const Variant& variant) {
 Job apply(Operands& operands, const NormSize& size, const Variant& variant) {
   const NormForward forward = inputs(operands, size, variant);
   norm_forward(operands.preparation(), forward);
-  const NormApply op{.y = operands.output({size.rows, size.h}),
-                     .x = forward.x,
-                     .mean = forward.mean,
-                     .rstd = forward.rstd,
-                     .weight = forward.weight,
-                     .bias = forward.bias,
-                     .zero_centred = variant.zero_centred};
+  const NormApply op{
+      .y = size.make_rows([&](const Shape& shape) { return operands.output(shape); }),
+      .x = forward.x,
+      .mean = forward.mean,
+      .rstd = forward.rstd,
+      .weight = forward.weight,
+      .bias = forward.bias,
+      .zero_centred = variant.zero_centred};
   return make_job(op, norm_apply, {near(op.y, 8)});
 }
 
-NormBackward backward_op(Operands& operands, const NormForward& forward, const Variant& variant) {
-  const Shape shape = forward.x.shape;
+NormBackward backward_op(Operands& operands, const NormForward& forward, const NormSize& size,
+                         const Variant& variant) {
   const DType stream = forward.x.dtype;
+  const auto numbers = [&](DType dtype) {
+    return size.make_rows([&](const Shape& shape) { return operands.uniform(dtype, shape); });
+  };
   NormBackward op{
-      .dx = variant.in_place ? operands.uniform(stream, shape) : operands.output(stream, shape),
-      .dweight = operands.output(operands.full(), {shape[1]}),
-      .dy = operands.uniform(shape),
+      .dx = variant.in_place ? numbers(stream) : size.make_rows([&](const Shape& shape) {
+        return operands.output(stream, shape);
+      }),
+      .dweight = operands.output(operands.full(), {size.h}),
+      .dy = numbers(operands.storage()),
       .x = forward.x,
       .mean = forward.mean,
       .rstd = forward.rstd,
       .weight = forward.weight,
       .zero_centred = variant.zero_centred};
-  if (op.mean) op.dbias = operands.output(operands.full(), {shape[1]});
+  if (op.mean) op.dbias = operands.output(operands.full(), {size.h});
   if (variant.has_residual) {
-    op.residual = variant.in_place ? op.dx : operands.uniform(stream, shape);
+    op.residual = variant.in_place ? op.dx : numbers(stream);
   }
   return op;
 }
@@ -89,7 +107,7 @@ NormBackward backward_op(Operands& operands, const NormForward& forward, const V
 Job backward(Operands& operands, const NormSize& size, const Variant& variant) {
   const NormForward forward = inputs(operands, size, variant);
   norm_forward(operands.preparation(), forward);
-  const NormBackward op = backward_op(operands, forward, variant);
+  const NormBackward op = backward_op(operands, forward, size, variant);
   std::vector<Output> outputs = {near(op.dx, 16, 1, 1.0), near(op.dweight, 24)};
   if (op.mean) outputs.push_back(near(op.dbias, 24));
   return make_job(op, norm_backward, outputs);
@@ -97,7 +115,7 @@ Job backward(Operands& operands, const NormSize& size, const Variant& variant) {
 
 GradientJob gradients(Operands& operands, const NormSize& size, const Variant& variant) {
   const NormForward op = inputs(operands, size, variant);
-  const NormBackward back = backward_op(operands, op, variant);
+  const NormBackward back = backward_op(operands, op, size, variant);
   GradientJob job{call_of(norm_forward, op),
                   call_of(norm_backward, back),
                   {{op.y, back.dy}},
@@ -132,13 +150,22 @@ void add_cases(CaseTable& table, const Variant& kind) {
     }
     add("_backward", kStorageTypes, size, alone, backward);
   }
+  // Heads, with one weight for all.
+  for (const NormSize& size : {NormSize{1, 1, 1}, NormSize{17, 65, 2}, NormSize{70, 64, 3}}) {
+    add("_forward", kStorageTypes, size, kind, forward);
+    add("_apply", kStorageTypes, size, kind, apply);
+    add("_backward", kStorageTypes, size, alone, backward);
+  }
+  add("_backward", k16BitTypes, {5, 64, 4}, kind, backward);
   for (const std::int64_t columns : kOddColumns) {
     add("_forward", kStorageTypes, {3, columns}, kind, forward);
     add("_backward", kStorageTypes, {3, columns}, kind, backward);
   }
   for (const bool zero_centred : {false, true}) {
     alone.zero_centred = zero_centred;
-    table.differentiate(kind.op(""), alone.name({5, 17}), gradients, NormSize{5, 17}, alone);
+    for (const NormSize& size : {NormSize{5, 17}, NormSize{4, 9, 3}}) {
+      table.differentiate(kind.op(""), alone.name(size), gradients, size, alone);
+    }
   }
 
   const NormSize large{1024, 768};

@@ -3,29 +3,74 @@
 #include <cmath>
 #include <limits>
 
-#include "phalanx/ops/cases/case.h"
+#include "phalanx/ops/cases/segment_rows.h"
 
 namespace phalanx::ops {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Segments of which sums are asked: n elements from `lead` on, in three parts if they suffice. The
+// sums of the last come first, and one sum is nobody's.
+struct Summed {
+  CaseTableRows rows;
+  std::int64_t first = 0;
+  std::int64_t sums = 0;
+};
+Summed summed_segments(Operands& operands, std::int64_t lead, std::int64_t n) {
+  const std::int64_t third = n / 3;
+  std::vector<Segment> segments = {{.begin = lead, .count = n}};
+  if (n >= 65) {
+    segments = {{.begin = lead, .count = third},
+                {.begin = lead + third + 1, .count = third - 1},
+                {.begin = lead + 2 * third, .count = n - 2 * third}};
+  }
+  Summed summed{.rows = {}, .first = lead};
+  for (std::size_t i = segments.size(); i-- > 0;) {
+    segments[i].group = summed.sums;
+    summed.sums += blocks_of(segments[i]);
+  }
+  ++summed.sums;
+  summed.rows = case_segments(operands, std::move(segments));
+  return summed;
+}
+
 Job squares(Operands& operands, std::int64_t lead, std::int64_t n) {
-  const SquareSum op{.sums = operands.output(DType::kF64, {sum_blocks(lead, n)}),
-                     .x = operands.uniform(DType::kF32, {n}),
-                     .lead = lead};
-  return make_job(op, square_sum, {{op.sums, 1e-12}});
+  const Summed summed = summed_segments(operands, lead, n);
+  const SquareSumSegments op{.sums = operands.output(DType::kF64, {summed.sums}),
+                             .x = operands.uniform(DType::kF32, {n}),
+                             .table = summed.rows.table,
+                             .first = summed.first};
+  return make_segments_job(op, summed.rows, square_sum_segments, {{op.sums, 1e-12}});
 }
 
 // About two of three elements are zero.
 Job zeros(Operands& operands, std::int64_t lead, std::int64_t n) {
-  const ZeroCount op{.counts = operands.output(DType::kF64, {sum_blocks(lead, n)}),
-                     .x = operands.uniform(DType::kF32, {n}),
-                     .lead = lead};
+  const Summed summed = summed_segments(operands, lead, n);
+  const ZeroCountSegments op{.counts = operands.output(DType::kF64, {summed.sums}),
+                             .x = operands.uniform(DType::kF32, {n}),
+                             .table = summed.rows.table,
+                             .first = summed.first};
   if (operands.has_contents()) {
     for (float& x : op.x.span<float>()) x = std::trunc(1.5F * x);
   }
-  return make_job(op, zero_count, {{op.counts, 0.0}});
+  return make_segments_job(op, summed.rows, zero_count_segments, {{op.counts, 0.0}});
+}
+
+// Of three parameters, or of one, and one total that is nobody's.
+Job totals(Operands& operands, std::int64_t n) {
+  const std::int64_t third = n / 3;
+  std::vector<Segment> segments = {{.begin = 0, .count = n, .group = 1}};
+  if (n >= 17) {
+    segments = {{.begin = 0, .count = third, .group = 3},
+                {.begin = third + 1, .count = 1, .group = 0},
+                {.begin = third + 2, .count = n - third - 2, .group = 2}};
+  }
+  const CaseTableRows rows = case_segments(operands, std::move(segments));
+  const TotalSegments op{.totals = operands.output(DType::kF64, {4}),
+                         .x = operands.uniform(DType::kF64, {n}),
+                         .table = rows.table};
+  return make_segments_job(op, rows, total_segments, {{op.totals, 0.0}});
 }
 
 // In order: nothing may differ.
@@ -59,7 +104,7 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   if (operands.has_contents()) op.square_sums.as<double>()[0] = which.first_sum;
   if (which.tokens >= 0.0) op.tokens = operands.filled(DType::kF64, {1}, which.tokens);
   op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
-  op.expected_tokens = 1024.0;
+  op.expected_tokens = operands.filled(DType::kF64, {1}, 1024.0);
   op.clip = which.clip;
   // With a norm that is not a number the step is skipped, and the factor is not used.
   const double of_factor = which.first_sum < 0.0 ? kInfinity : 0x1p-21;
@@ -76,6 +121,7 @@ void add_reduce_cases(CaseTable& table) {
       table.test("zero_count", name, kFullPrecision, zeros, lead, n);
     }
     table.test("total", fmt::format("{}", n), kFullPrecision, sum_of, n);
+    table.test("total_segments", fmt::format("{}", n), kFullPrecision, totals, n);
   }
   for (const std::int64_t n : kOddColumns) {
     table.test("square_sum", fmt::format("{}", n), kFullPrecision, squares, 0, n);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <thread>
@@ -93,15 +94,20 @@ TEST_F(FlushToZeroTest, AdamsMoments) {
   Operands operands;
   const Tensor average = operands.filled({100000}, kSmallest);
   const Tensor square = operands.filled({100000}, kSmallest);
-  ops::Adam op;
+  const std::array rows = {ops::Segment{.count = 100000}};
+  ops::AdamSegments op;
+  op.table = {rows, ops::allocate_segments(operands.arena, rows.size())};
   op.weight = operands.filled({100000}, 1.0F);
   op.gradient = operands.filled({100000}, 0.0F);
   op.exp_avg = average;
   op.exp_avg_sq = square;
   op.factor = operands.filled({1}, 1.0F);
   op.skip = operands.filled({1}, 0.0F);
-  op.step = 1;
-  ops::adam(operands.context, op);
+  op.settings = operands.arena.allocate(DType::kF64, {1, 2});
+  op.corrections = operands.arena.allocate(DType::kF64, {2});
+  std::ranges::fill(op.settings.span<double>(), 0.0);
+  std::ranges::fill(op.corrections.span<double>(), 1.0);
+  ops::adam_segments(operands.context, op);
   expect_zeros(average);
   expect_zeros(square);
 }

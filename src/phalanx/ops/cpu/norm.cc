@@ -314,17 +314,65 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-PHALANX_KERNEL(NormForward, norm_forward)
-PHALANX_KERNEL(NormApply, norm_apply)
+HWY_EXPORT(norm_forward);
+HWY_EXPORT(norm_apply);
 HWY_EXPORT(norm_backward);
 
+void execute(CpuDevice& device, const ops::NormForward& op, const Tensor& /*scratch*/) {
+  for (std::int64_t place = 0; place < ops::places_of(op); ++place) {
+    HWY_DYNAMIC_DISPATCH(norm_forward)(device, ops::at_place(op, place));
+  }
+}
+
+void execute(CpuDevice& device, const ops::NormApply& op, const Tensor& /*scratch*/) {
+  for (std::int64_t place = 0; place < ops::places_of(op); ++place) {
+    HWY_DYNAMIC_DISPATCH(norm_apply)(device, ops::at_place(op, place));
+  }
+}
+
+namespace {
+
+// A tensor like `sum` in scratch memory.
+Tensor scratch_sum(const Tensor& sum, const Tensor& scratch, std::int64_t offset) {
+  Tensor made = sum;
+  made.arena = scratch.arena;
+  made.space = scratch.space;
+  made.offset = scratch.offset + offset;
+  return made;
+}
+
+void add_sums(const Tensor& to, const Tensor& from) {
+  float* sums = to.as<float>();
+  const float* more = from.as<float>();
+  const FlushToZero mode;
+  for (std::int64_t i = 0; i < to.count(); ++i) sums[i] += more[i];
+}
+
+}  // namespace
+
 std::int64_t workspace_bytes_of(const CpuDevice& /*device*/, const ops::NormBackward& op) {
+  // Of the blocks of rows, and of a place behind the first.
   const std::int64_t sums = op.mean ? 2 : 1;
-  return partial_sum_blocks(op.x.shape[0]).count() * sums * op.x.shape[1] * size_of(DType::kF32);
+  const std::int64_t blocks = partial_sum_blocks(op.x.shape[0]).count();
+  const std::int64_t of_place = ops::places_of(op) > 1 ? 1 : 0;
+  return (blocks + of_place) * sums * op.x.shape.back() * size_of(DType::kF32);
 }
 
 void execute(CpuDevice& device, const ops::NormBackward& op, const Tensor& scratch) {
-  HWY_DYNAMIC_DISPATCH(norm_backward)(device, op, reinterpret_cast<float*>(scratch.data()));
+  auto* partial = reinterpret_cast<float*>(scratch.data());
+  const std::int64_t columns = op.x.shape.back();
+  ops::NormBackward first = ops::at_place(op, 0);
+  HWY_DYNAMIC_DISPATCH(norm_backward)(device, first, partial);
+  // The first place overwrites the sums, the others are added in their order.
+  for (std::int64_t place = 1; place < ops::places_of(op); ++place) {
+    ops::NormBackward at = ops::at_place(op, place);
+    const std::int64_t row_bytes = columns * size_of(DType::kF32);
+    at.dweight = scratch_sum(op.dweight, scratch, 0);
+    if (op.dbias) at.dbias = scratch_sum(op.dbias, scratch, row_bytes);
+    HWY_DYNAMIC_DISPATCH(norm_backward)(device, at, partial + (op.mean ? 2 : 1) * columns);
+    add_sums(op.dweight, at.dweight);
+    if (op.dbias) add_sums(op.dbias, at.dbias);
+  }
 }
 
 }  // namespace phalanx::cpu

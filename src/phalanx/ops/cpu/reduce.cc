@@ -14,6 +14,7 @@
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/segment_blocks.h"
 #include "phalanx/ops/cpu/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,30 +63,34 @@ HWY_INLINE double zeros_of(const float* x, std::int64_t count) {
   return static_cast<double>(zeros);
 }
 
-// results[i] = reduce(elements of the i-th block, their count). A result depends only on its
-// block's elements, so threads and cuts at block borders do not change it.
-template <typename Reduce>
-void for_each_block(const CpuDevice& device, const Tensor& results, const Tensor& x,
-                    std::int64_t lead, const Reduce& reduce) {
-  const float* from = dense<float>(x);
+// results[group + i] = reduce(elements of the segment's i-th block, their count). A result depends
+// only on its block's elements, so threads and cuts at block borders do not change it.
+template <typename Op, typename Reduce>
+void for_each_block(const CpuDevice& device, const Op& op, const Tensor& results,
+                    const Reduce& reduce) {
+  const float* from = dense<float>(op.x);
   double* to = dense<double>(results);
-  const Blocks tasks{results.count(), kTaskElements / ops::kSumBlock};
+  const Blocks tasks = segment_tasks(op.table);
   parallel_for(device.threads, tasks.count(), [&](std::int64_t task) HWY_ATTR {
-    for (std::int64_t block = tasks.begin(task); block < tasks.end(task); ++block) {
-      const std::int64_t begin = std::max<std::int64_t>(0, block * ops::kSumBlock - lead);
-      const std::int64_t end = std::min(x.count(), (block + 1) * ops::kSumBlock - lead);
-      to[block] = reduce(from + begin, end - begin);
-    }
+    for_each_segment(
+        op.table, tasks, task,
+        [&](const ops::Segment& segment, std::int64_t first, std::int64_t last) HWY_ATTR {
+          for (std::int64_t block = first; block < last; ++block) {
+            const ElementRange range = elements_of_blocks(segment, block, block + 1);
+            to[segment.group + block] =
+                reduce(from + range.begin - op.first, range.end - range.begin);
+          }
+        });
   });
 }
 
-void square_sum(const CpuDevice& device, const ops::SquareSum& op) {
-  for_each_block(device, op.sums, op.x, op.lead, [](const float* x, std::int64_t count) HWY_ATTR {
+void square_sum(const CpuDevice& device, const ops::SquareSumSegments& op) {
+  for_each_block(device, op, op.sums, [](const float* x, std::int64_t count) HWY_ATTR {
     return square_sum_of(x, count);
   });
 }
-void zero_count(const CpuDevice& device, const ops::ZeroCount& op) {
-  for_each_block(device, op.counts, op.x, op.lead,
+void zero_count(const CpuDevice& device, const ops::ZeroCountSegments& op) {
+  for_each_block(device, op, op.counts,
                  [](const float* x, std::int64_t count) HWY_ATTR { return zeros_of(x, count); });
 }
 
@@ -95,8 +100,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phalanx::cpu {
 
-PHALANX_KERNEL(SquareSum, square_sum)
-PHALANX_KERNEL(ZeroCount, zero_count)
+PHALANX_KERNEL(SquareSumSegments, square_sum)
+PHALANX_KERNEL(ZeroCountSegments, zero_count)
+
+void execute(CpuDevice& /*device*/, const ops::TotalSegments& op, const Tensor& /*scratch*/) {
+  const double* x = dense<double>(op.x);
+  for (const ops::Segment& segment : op.table.host) {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < segment.count; ++i) sum += x[segment.begin + i];
+    dense<double>(op.totals)[segment.group] = sum;
+  }
+}
 
 void execute(CpuDevice& /*device*/, const ops::Total& op, const Tensor& /*scratch*/) {
   double sum = 0.0;
@@ -108,7 +122,7 @@ void execute(CpuDevice& /*device*/, const ops::GradientFactor& op, const Tensor&
   double average = 1.0 / static_cast<double>(*dense<float>(op.loss_scale));
   if (op.tokens) {
     const double tokens = *dense<double>(op.tokens);
-    average = tokens == 0.0 ? 0.0 : op.expected_tokens / tokens * average;
+    average = tokens == 0.0 ? 0.0 : *dense<double>(op.expected_tokens) / tokens * average;
   }
   double squares = 0.0;
   for (const double sum : op.square_sums.span<double>()) squares += sum;

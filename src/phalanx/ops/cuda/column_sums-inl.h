@@ -48,8 +48,9 @@ struct ColumnPartsKernel {
     load8(p.dy + p.dy_rows.at(r, p.places), c, p.columns, packed, to.dy);
     if constexpr (kNorm) {
       load8(p.x + p.x_rows.at(r, p.places), c, p.columns, packed, to.x);
-      to.mean = p.mean != nullptr ? p.mean[r] : 0.0F;
-      to.rstd = p.rstd[r];
+      const std::int64_t s = statistic_of(r, p.places, p.rows);
+      to.mean = p.mean != nullptr ? p.mean[s] : 0.0F;
+      to.rstd = p.rstd[s];
     }
   }
   PHALANX_DEVICE static void add(const Loaded& row, float (&sums)[kSums][8]) {

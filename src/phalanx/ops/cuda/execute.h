@@ -22,8 +22,8 @@ namespace phalanx::cuda {
   X(AttentionForward) X(AttentionDelta) X(AttentionBackward) \
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
-  X(LabelMask) X(LossSeed) X(LossAccumulate) X(Adam) X(Sgd) X(SquareSum) \
-  X(ZeroCount) X(Total) X(GradientFactor) X(Fill) X(Copy) X(Accumulate) \
+  X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
+  X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor) X(Fill) X(Copy) X(Accumulate) \
   X(Scale) X(Normal)
 // clang-format on
 
@@ -66,8 +66,6 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearInputGr
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BiasGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::NormBackward& op);
-std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::Adam& op);
-std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::Sgd& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::EmbeddingGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddingGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasForward& op);

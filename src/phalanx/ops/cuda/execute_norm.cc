@@ -5,11 +5,15 @@
 namespace phalanx::cuda {
 namespace {
 
-NormShape shape_of(const Tensor& x) { return {x.shape[0], 1, x.shape[1]}; }
+bool has_places(const Tensor& x) { return x.shape.rank() == 3; }
+
+NormShape shape_of(const Tensor& x) {
+  return {x.shape[0], has_places(x) ? x.shape[1] : 1, x.shape.back()};
+}
 
 NormOperand operand_of(const Tensor& tensor) {
   if (!tensor) return {};
-  return {address_of(tensor), tensor.strides[0], 0};
+  return {address_of(tensor), tensor.strides[0], has_places(tensor) ? tensor.strides[1] : 0};
 }
 
 template <typename Op>

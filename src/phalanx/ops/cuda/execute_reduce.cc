@@ -4,13 +4,19 @@
 
 namespace phalanx::cuda {
 
-void execute(const CudaContext& context, const ops::SquareSum& op) {
-  square_sum(context, address_as<double>(op.sums), address_as<float>(op.x), op.x.count(), op.lead);
+void execute(const CudaContext& context, const ops::SquareSumSegments& op) {
+  square_sum_segments(context, {segments_of(op.table, op.first), address_as<double>(op.sums),
+                                address_as<float>(op.x)});
 }
 
-void execute(const CudaContext& context, const ops::ZeroCount& op) {
-  zero_count(context, address_as<double>(op.counts), address_as<float>(op.x), op.x.count(),
-             op.lead);
+void execute(const CudaContext& context, const ops::ZeroCountSegments& op) {
+  zero_count_segments(context, {segments_of(op.table, op.first), address_as<double>(op.counts),
+                                address_as<float>(op.x)});
+}
+
+void execute(const CudaContext& context, const ops::TotalSegments& op) {
+  total_segments(context, segments_of(op.table, 0), address_as<double>(op.totals),
+                 address_as<double>(op.x));
 }
 
 void execute(const CudaContext& context, const ops::Total& op) {
@@ -18,10 +24,11 @@ void execute(const CudaContext& context, const ops::Total& op) {
 }
 
 void execute(const CudaContext& context, const ops::GradientFactor& op) {
-  gradient_factor(context, {address_as<float>(op.norm), address_as<float>(op.factor),
-                            address_as<float>(op.skip), address_as<double>(op.square_sums),
-                            op.square_sums.count(), address_as<double>(op.tokens),
-                            address_as<float>(op.loss_scale), op.expected_tokens, op.clip});
+  gradient_factor(
+      context,
+      {address_as<float>(op.norm), address_as<float>(op.factor), address_as<float>(op.skip),
+       address_as<double>(op.square_sums), op.square_sums.count(), address_as<double>(op.tokens),
+       address_as<double>(op.expected_tokens), address_as<float>(op.loss_scale), op.clip});
 }
 
 }  // namespace phalanx::cuda

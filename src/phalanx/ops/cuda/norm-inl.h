@@ -18,6 +18,11 @@ struct NormRows {
   }
 };
 
+// Where the statistics of row r lie, of [places, rows].
+PHALANX_DEVICE std::int64_t statistic_of(std::int64_t r, std::int64_t places, std::int64_t rows) {
+  return places == 1 ? r : r % places * (rows / places) + r / places;
+}
+
 template <int kTeam>
 struct NormTeam {
   static constexpr int kThreads = 256;
@@ -150,8 +155,9 @@ struct NormForwardKernel : NormTeam<kTeam> {
     const float variance = Team::sum(t, squares, square_parts) / count;
     const float rstd = 1.0F / sqrt_of(variance + p.epsilon);
     if (t.index() % kTeam == 0) {
-      if (p.mean != nullptr) p.mean[r] = mean;
-      p.rstd[r] = rstd;
+      const std::int64_t s = statistic_of(r, p.shape.places, p.shape.rows);
+      if (p.mean != nullptr) p.mean[s] = mean;
+      p.rstd[s] = rstd;
     }
     for_packs([&](std::int64_t i, float(&values)[8]) { normalise8(p, y, i, mean, rstd, values); });
   }
@@ -176,8 +182,9 @@ struct NormApplyKernel : NormTeam<32> {
     if (r >= p.shape.rows) return;
     const Stream* x = p.x + p.shape.x_rows.at(r, p.shape.places);
     T* y = p.y + p.shape.y_rows.at(r, p.shape.places);
-    const float mean = p.mean != nullptr ? p.mean[r] : 0.0F;
-    const float rstd = p.rstd[r];
+    const std::int64_t s = statistic_of(r, p.shape.places, p.shape.rows);
+    const float mean = p.mean != nullptr ? p.mean[s] : 0.0F;
+    const float rstd = p.rstd[s];
     for (int j = 0; Team::pack(t, j) < p.shape.columns; ++j) {
       float values[8];
       load8(x, Team::pack(t, j), p.shape.columns, p.shape.packed, values);
@@ -223,8 +230,9 @@ struct NormBackwardKernel : NormTeam<kTeam> {
     const Stream* x = p.x + p.x_rows.at(r, p.places);
     const T* dy = p.dy + p.dy_rows.at(r, p.places);
     const bool has_mean = p.mean != nullptr;
-    const float mean = has_mean ? p.mean[r] : 0.0F;
-    const float rstd = p.rstd[r];
+    const std::int64_t s = statistic_of(r, p.places, p.rows);
+    const float mean = has_mean ? p.mean[s] : 0.0F;
+    const float rstd = p.rstd[s];
     // use(first element, n, g) for the packs of this thread, which are read again each time: in
     // registers they would leave room for half as many threads.
     const auto for_packs = [&](auto use) {

@@ -1,6 +1,6 @@
 #pragma once
 // ops/norm.h on a device. Operands are [rows, places, columns] with a weight for all places: 1
-// place is a matrix, several are the heads of a row. Statistics are [rows * places].
+// place is a matrix, several are the heads of a row. Statistics are [places, rows].
 
 #include "phalanx/ops/cuda/context.h"
 

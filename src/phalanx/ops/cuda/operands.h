@@ -1,7 +1,7 @@
 #pragma once
 // From tensors in device memory to what the functions of this folder take.
 
-#include "phalanx/ops/cuda/context.h"
+#include "phalanx/ops/cuda/segments.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx::cuda {
@@ -24,6 +24,10 @@ T* address_as(const Tensor& tensor) {
 inline TypedRows rows_of(const Tensor& tensor) {
   if (!tensor) return {};
   return {address_of(tensor), tensor.strides[0]};
+}
+
+inline DeviceSegments segments_of(const ops::SegmentTable& table, std::int64_t first) {
+  return {table.host, table.device.address(), first};
 }
 
 }  // namespace phalanx::cuda

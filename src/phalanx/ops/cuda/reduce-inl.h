@@ -1,22 +1,20 @@
 #pragma once
 // Sums of squares and counts of zeros by blocks of 4,096 elements, and what is computed from them.
 
-#include "phalanx/ops/cuda/pack-inl.h"
+#include "phalanx/ops/cuda/segments-inl.h"
 
 namespace phalanx::cuda {
 
-// sums[i] = the sum over the i-th block of x^2 (or of 1 for zeros) in double: a thread over 16
-// elements in order, then block_sum.
+// results[group + i] = the sum over the elements of a segment's i-th block of x^2 (or of 1 for
+// zeros) in double: a thread over 16 elements in order, then block_sum.
 template <bool kZeros>
 struct BlockTermsKernel {
   static constexpr int kThreads = 256;
-  static constexpr std::int64_t kBlock = 4096;
   struct Params {
-    double* sums;
+    SegmentRows segments;
+    double* results;
     const float* x;
-    std::int64_t n;
-    std::int64_t lead;  // elements of the first block in front of x
-    bool packed;        // x - lead is a multiple of 16
+    bool packed;  // fours of the grid begin at multiples of 16 bytes
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return 8 * sizeof(double); }
   PHALANX_DEVICE static double term(float value) {
@@ -28,23 +26,19 @@ struct BlockTermsKernel {
   }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     double* parts = t.template shared<double>(8);
+    const SegmentBlock block = segment_block(t, p.segments);
     double sum = 0.0;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const std::int64_t i =
-          t.block() * kBlock - p.lead + 4 * (t.index() + std::int64_t{j} * kThreads);
-      if (p.packed && i >= 0 && i + 4 <= p.n) {
-        const auto pack = load_pack<4>(p.x + i);
+    for_fours(t, block, [&](const Four& four) {
+      if (p.packed && four.whole()) {
+        const auto pack = load_pack<4>(p.x + four.i);
 #pragma unroll
         for (int e = 0; e < 4; ++e) sum += term(pack.at[e]);
       } else {
-        for (std::int64_t e = i; e < i + 4; ++e) {
-          if (e >= 0 && e < p.n) sum += term(p.x[e]);
-        }
+        for (int e = four.low; e < four.high; ++e) sum += term(p.x[four.i + e]);
       }
-    }
+    });
     sum = block_sum(t, sum, parts);
-    if (t.index() == 0) p.sums[t.block()] = sum;
+    if (t.index() == 0) p.results[block.group + block.number] = sum;
   }
 };
 
@@ -93,6 +87,23 @@ struct TotalKernel {
   }
 };
 
+// totals[group] = a segment's elements in their order: a block of threads for each segment.
+struct TotalSegmentsKernel {
+  static constexpr int kThreads = 256;
+  struct Params {
+    const ops::Segment* rows;
+    double* totals;
+    const double* x;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const ops::Segment segment = p.rows[t.block()];
+    const double sum = sum_in_order(t, p.x + segment.begin, segment.count,
+                                    t.template shared<double>(kFetchedTerms));
+    if (t.index() == 0) p.totals[segment.group] = sum;
+  }
+};
+
 // ops/reduce.h's GradientFactor.
 struct GradientFactorKernel {
   static constexpr int kThreads = 256;
@@ -102,9 +113,9 @@ struct GradientFactorKernel {
     float* skip;
     const double* square_sums;
     std::int64_t n;
-    const double* tokens;  // may be null
+    const double* tokens;           // may be null
+    const double* expected_tokens;  // read with tokens
     const float* loss_scale;
-    double expected_tokens;
     double clip;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
@@ -114,7 +125,7 @@ struct GradientFactorKernel {
     if (t.index() != 0) return;
     double average = 1.0 / static_cast<double>(*p.loss_scale);
     if (p.tokens != nullptr) {
-      average = *p.tokens == 0.0 ? 0.0 : p.expected_tokens / *p.tokens * average;
+      average = *p.tokens == 0.0 ? 0.0 : *p.expected_tokens / *p.tokens * average;
     }
     const double norm = sqrt_of(squares) * average;
     double clipped = p.clip > 0.0 ? p.clip / (norm + 1e-6) : 1.0;

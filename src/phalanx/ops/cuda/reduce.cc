@@ -2,30 +2,32 @@
 
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/reduce-inl.h"
+#include "phalanx/ops/cuda/segment_rows.h"
 
 namespace phalanx::cuda {
 namespace {
 
 template <bool kZeros>
-void block_terms(const CudaContext& context, double* sums, const float* x, std::int64_t n,
-                 std::int64_t lead) {
-  using Instance = BlockTermsKernel<kZeros>;
-  PHALANX_CHECK(lead >= 0 && lead < Instance::kBlock, "square_sum: a lead of {}", lead);
-  const bool packed = reinterpret_cast<std::uintptr_t>(x - lead) % 16 == 0;
-  launch<Instance>(context.queue, {ceil_div(lead + n, Instance::kBlock)},
-                   {sums, x, n, lead, packed});
+void block_terms(const CudaContext& context, const BlockTermsCall& call) {
+  launch<BlockTermsKernel<kZeros>>(context.queue, {blocks_of(call.segments)},
+                                   {rows_of(call.segments), call.results, call.x,
+                                    has_packs(call.segments, call.x, DType::kF32)});
 }
 
 }  // namespace
 
-void square_sum(const CudaContext& context, double* sums, const float* x, std::int64_t n,
-                std::int64_t lead) {
-  block_terms<false>(context, sums, x, n, lead);
+void square_sum_segments(const CudaContext& context, const BlockTermsCall& call) {
+  block_terms<false>(context, call);
 }
 
-void zero_count(const CudaContext& context, double* counts, const float* x, std::int64_t n,
-                std::int64_t lead) {
-  block_terms<true>(context, counts, x, n, lead);
+void zero_count_segments(const CudaContext& context, const BlockTermsCall& call) {
+  block_terms<true>(context, call);
+}
+
+void total_segments(const CudaContext& context, const DeviceSegments& segments, double* totals,
+                    const double* x) {
+  launch<TotalSegmentsKernel>(context.queue, {static_cast<std::int64_t>(segments.host.size())},
+                              {rows_of(segments).rows, totals, x});
 }
 
 void total(const CudaContext& context, double* sum, const double* x, std::int64_t n) {
@@ -35,7 +37,7 @@ void total(const CudaContext& context, double* sum, const double* x, std::int64_
 void gradient_factor(const CudaContext& context, const GradientFactorCall& call) {
   launch<GradientFactorKernel>(context.queue, {},
                                {call.norm, call.factor, call.skip, call.square_sums, call.n,
-                                call.tokens, call.loss_scale, call.expected_tokens, call.clip});
+                                call.tokens, call.expected_tokens, call.loss_scale, call.clip});
 }
 
 }  // namespace phalanx::cuda

@@ -23,9 +23,7 @@ void write_normalised(const Op& op, const Array& x, const Array& mean, const Arr
   write(op.y, y);
 }
 
-}  // namespace
-
-void execute(RefDevice& /*device*/, const ops::NormForward& op, const Tensor& /*scratch*/) {
+void forward(const ops::NormForward& op) {
   const Array x = read(op.x);
   const auto columns = static_cast<double>(x.shape[1]);
   Array mean(op.rstd.shape);
@@ -49,11 +47,11 @@ void execute(RefDevice& /*device*/, const ops::NormForward& op, const Tensor& /*
   write(op.rstd, rstd);
 }
 
-void execute(RefDevice& /*device*/, const ops::NormApply& op, const Tensor& /*scratch*/) {
+void apply(const ops::NormApply& op) {
   write_normalised(op, read(op.x), means_of(op.mean, op.x.shape[0]), read(op.rstd));
 }
 
-void execute(RefDevice& /*device*/, const ops::NormBackward& op, const Tensor& /*scratch*/) {
+void backward(const ops::NormBackward& op, bool adds) {
   const Array dy = read(op.dy);
   const Array x = read(op.x);
   const Array mean = means_of(op.mean, x.shape[0]);
@@ -82,8 +80,33 @@ void execute(RefDevice& /*device*/, const ops::NormBackward& op, const Tensor& /
     }
   }
   write(op.dx, dx);
-  write(op.dweight, dweight);
-  if (op.mean) write(op.dbias, dbias);
+  const auto write_sums = [&](const Tensor& to, Array& sums) {
+    const Array before = adds ? read(to) : Array({columns});
+    for (std::int64_t i = 0; i < columns; ++i) sums(i) += before(i);
+    write(to, sums);
+  };
+  write_sums(op.dweight, dweight);
+  if (op.mean) write_sums(op.dbias, dbias);
+}
+
+}  // namespace
+
+void execute(RefDevice& /*device*/, const ops::NormForward& op, const Tensor& /*scratch*/) {
+  for (std::int64_t place = 0; place < ops::places_of(op); ++place) {
+    forward(ops::at_place(op, place));
+  }
+}
+
+void execute(RefDevice& /*device*/, const ops::NormApply& op, const Tensor& /*scratch*/) {
+  for (std::int64_t place = 0; place < ops::places_of(op); ++place) {
+    apply(ops::at_place(op, place));
+  }
+}
+
+void execute(RefDevice& /*device*/, const ops::NormBackward& op, const Tensor& /*scratch*/) {
+  for (std::int64_t place = 0; place < ops::places_of(op); ++place) {
+    backward(ops::at_place(op, place), place > 0);
+  }
 }
 
 }  // namespace phalanx::ref

@@ -4,45 +4,62 @@
 #include "phalanx/ops/ref/execute.h"
 
 namespace phalanx::ref {
+namespace {
 
-void execute(RefDevice& /*device*/, const ops::Adam& op, const Tensor& /*scratch*/) {
-  if (read_scalar(op.skip) != 0.0) return;
-  const Array gradient = read(op.gradient);
-  const double factor = read_scalar(op.factor);
-  const auto step = static_cast<double>(op.step);
-  const double correction1 = 1.0 - std::pow(op.beta1, step);
-  const double correction2 = 1.0 - std::pow(op.beta2, step);
-  Array weight = read(op.weight);
-  Array m = read(op.exp_avg);
-  Array v = read(op.exp_avg_sq);
-  for (std::int64_t i = 0; i < weight.shape[0]; ++i) {
-    const double g = gradient(i) * factor;
-    m(i) = op.beta1 * m(i) + (1.0 - op.beta1) * g;
-    v(i) = op.beta2 * v(i) + (1.0 - op.beta2) * g * g;
-    const double update = (m(i) / correction1) / (std::sqrt(v(i) / correction2) + op.epsilon);
-    weight(i) -= op.lr * (update + op.weight_decay * weight(i));
-  }
-  write(op.weight, weight);
-  write(op.exp_avg, m);
-  write(op.exp_avg_sq, v);
-  if (op.storage) write(op.storage, read(op.weight));
+// The elements of a segment; an absent tensor stays one.
+template <typename Op>
+Tensor part_of(const Op& op, const Tensor& tensor, const ops::Segment& segment) {
+  return tensor ? tensor.slice(0, segment.begin - op.first, segment.count) : Tensor{};
 }
 
-void execute(RefDevice& /*device*/, const ops::Sgd& op, const Tensor& /*scratch*/) {
+}  // namespace
+
+void execute(RefDevice& /*device*/, const ops::AdamSegments& op, const Tensor& /*scratch*/) {
   if (read_scalar(op.skip) != 0.0) return;
-  const Array gradient = read(op.gradient);
   const double factor = read_scalar(op.factor);
-  Array weight = read(op.weight);
-  const bool has_momentum = static_cast<bool>(op.momentum_buffer);
-  Array buffer = has_momentum ? read(op.momentum_buffer) : gradient;
-  for (std::int64_t i = 0; i < weight.shape[0]; ++i) {
-    const double g = gradient(i) * factor + op.weight_decay * weight(i);
-    buffer(i) = has_momentum ? op.momentum * buffer(i) + g : g;
-    weight(i) -= op.lr * buffer(i);
+  const Array settings = read(op.settings);
+  const Array corrections = read(op.corrections);
+  for (const ops::Segment& segment : op.table.host) {
+    const Tensor weights = part_of(op, op.weight, segment);
+    const Array gradient = read(part_of(op, op.gradient, segment));
+    const double lr = settings(segment.group, 0);
+    const double decay = settings(segment.group, 1);
+    Array weight = read(weights);
+    Array m = read(part_of(op, op.exp_avg, segment));
+    Array v = read(part_of(op, op.exp_avg_sq, segment));
+    for (std::int64_t i = 0; i < segment.count; ++i) {
+      const double g = gradient(i) * factor;
+      m(i) = op.beta1 * m(i) + (1.0 - op.beta1) * g;
+      v(i) = op.beta2 * v(i) + (1.0 - op.beta2) * g * g;
+      const double root = std::sqrt(v(i)) * corrections(1) + op.epsilon;
+      weight(i) -= lr * (m(i) * corrections(0) / root + decay * weight(i));
+    }
+    write(weights, weight);
+    write(part_of(op, op.exp_avg, segment), m);
+    write(part_of(op, op.exp_avg_sq, segment), v);
+    if (op.storage) write(part_of(op, op.storage, segment), read(weights));
   }
-  write(op.weight, weight);
-  if (has_momentum) write(op.momentum_buffer, buffer);
-  if (op.storage) write(op.storage, read(op.weight));
+}
+
+void execute(RefDevice& /*device*/, const ops::SgdSegments& op, const Tensor& /*scratch*/) {
+  if (read_scalar(op.skip) != 0.0) return;
+  const double factor = read_scalar(op.factor);
+  const Array settings = read(op.settings);
+  const bool has_momentum = static_cast<bool>(op.momentum_buffer);
+  for (const ops::Segment& segment : op.table.host) {
+    const Tensor weights = part_of(op, op.weight, segment);
+    const Array gradient = read(part_of(op, op.gradient, segment));
+    Array weight = read(weights);
+    Array buffer = has_momentum ? read(part_of(op, op.momentum_buffer, segment)) : gradient;
+    for (std::int64_t i = 0; i < segment.count; ++i) {
+      const double g = gradient(i) * factor + settings(segment.group, 1) * weight(i);
+      buffer(i) = has_momentum ? op.momentum * buffer(i) + g : g;
+      weight(i) -= settings(segment.group, 0) * buffer(i);
+    }
+    write(weights, weight);
+    if (has_momentum) write(part_of(op, op.momentum_buffer, segment), buffer);
+    if (op.storage) write(part_of(op, op.storage, segment), read(weights));
+  }
 }
 
 }  // namespace phalanx::ref

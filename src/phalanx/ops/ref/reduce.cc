@@ -8,23 +8,37 @@ namespace phalanx::ref {
 
 namespace {
 
-// blocks[i] = the sum of term(x) over the elements of the i-th block.
-template <typename Term>
-void sum_by_block(const Tensor& blocks, const Tensor& x, std::int64_t lead, const Term& term) {
-  Array sums(blocks.shape);
-  std::int64_t place = lead;
-  for (const double value : read(x).values) sums(place++ / ops::kSumBlock) += term(value);
-  write(blocks, sums);
+// results[group + i] = the sum of term(x) over the elements of the segment's i-th block.
+template <typename Op, typename Term>
+void sum_by_block(const Op& op, const Tensor& results, const Term& term) {
+  for (const ops::Segment& segment : op.table.host) {
+    const std::int64_t lead = segment.begin % ops::kSumBlock;
+    Array sums({ops::sum_blocks(lead, segment.count)});
+    std::int64_t place = lead;
+    for (const double value : read(op.x.slice(0, segment.begin - op.first, segment.count)).values) {
+      sums(place++ / ops::kSumBlock) += term(value);
+    }
+    write(results.slice(0, segment.group, sums.shape[0]), sums);
+  }
 }
 
 }  // namespace
 
-void execute(RefDevice& /*device*/, const ops::SquareSum& op, const Tensor& /*scratch*/) {
-  sum_by_block(op.sums, op.x, op.lead, [](double value) { return value * value; });
+void execute(RefDevice& /*device*/, const ops::SquareSumSegments& op, const Tensor& /*scratch*/) {
+  sum_by_block(op, op.sums, [](double value) { return value * value; });
 }
 
-void execute(RefDevice& /*device*/, const ops::ZeroCount& op, const Tensor& /*scratch*/) {
-  sum_by_block(op.counts, op.x, op.lead, [](double value) { return value == 0.0 ? 1.0 : 0.0; });
+void execute(RefDevice& /*device*/, const ops::ZeroCountSegments& op, const Tensor& /*scratch*/) {
+  sum_by_block(op, op.counts, [](double value) { return value == 0.0 ? 1.0 : 0.0; });
+}
+
+void execute(RefDevice& /*device*/, const ops::TotalSegments& op, const Tensor& /*scratch*/) {
+  for (const ops::Segment& segment : op.table.host) {
+    double sum = 0.0;
+    for (const double value : read(op.x.slice(0, segment.begin, segment.count)).values)
+      sum += value;
+    write_scalar(op.totals.slice(0, segment.group, 1), sum);
+  }
 }
 
 void execute(RefDevice& /*device*/, const ops::Total& op, const Tensor& /*scratch*/) {
@@ -37,7 +51,7 @@ void execute(RefDevice& /*device*/, const ops::GradientFactor& op, const Tensor&
   double average = 1.0 / read_scalar(op.loss_scale);
   if (op.tokens) {
     const double tokens = read_scalar(op.tokens);
-    average = tokens == 0.0 ? 0.0 : op.expected_tokens / tokens * average;
+    average = tokens == 0.0 ? 0.0 : read_scalar(op.expected_tokens) / tokens * average;
   }
   double squares = 0.0;
   for (const double value : read(op.square_sums).values) squares += value;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <numbers>
 
-#include "phalanx/ops/cases/operands.h"
+#include "phalanx/ops/cases/segment_rows.h"
 #include "phalanx/ops/ref/access.h"
 
 namespace phalanx::ops {
@@ -21,6 +21,10 @@ class RefBackend : public testing::Test {
   }
   Tensor full(const std::vector<double>& values) { return vector(DType::kF64, values); }
   Tensor one(double value) { return full({value}); }
+  // Rows of learning rate and decay.
+  Tensor settings(const std::vector<double>& values) {
+    return full(values).reshape({std::ssize(values) / 2, 2});
+  }
   static void expect_near(const Tensor& tensor, const std::vector<double>& expected,
                           double tolerance = 1e-14) {
     const auto got = ref::read(tensor).values;
@@ -140,29 +144,32 @@ TEST_F(RefBackend, ReluAndItsSquare) {
 }
 
 TEST_F(RefBackend, AdamTakesTwoSteps) {
-  Adam op{.weight = full({1, -2}),
-          .storage = vector(DType::kBF16, {0, 0}),
-          .gradient = full({4, -8}),
-          .exp_avg = full({0, 0}),
-          .exp_avg_sq = full({0, 0}),
-          .factor = one(0.5),
-          .skip = one(0),
-          .lr = 0.1,
-          .beta1 = 0.5,
-          .beta2 = 0.75,
-          .epsilon = 0.0,
-          .weight_decay = 0.25,
-          .step = 1};
+  const CaseTableRows rows = case_segments(operands_, {{.begin = 5, .count = 2}});
+  AdamSegments op{.weight = full({1, -2}),
+                  .storage = vector(DType::kBF16, {0, 0}),
+                  .gradient = full({4, -8}),
+                  .exp_avg = full({0, 0}),
+                  .exp_avg_sq = full({0, 0}),
+                  .table = rows.table,
+                  .first = 5,
+                  .settings = settings({0.1, 0.25}),
+                  .corrections = full({2, 2}),  // 1 / (1 - 0.5), 1 / sqrt(1 - 0.75)
+                  .factor = one(0.5),
+                  .skip = one(0),
+                  .beta1 = 0.5,
+                  .beta2 = 0.75,
+                  .epsilon = 0.0};
   // g = (2, -4); the first corrected update is the sign of g.
-  adam(context_, op);
+  adam_segments(context_, op);
   expect_near(op.exp_avg, {1, -2});
   expect_near(op.exp_avg_sq, {1, 4});
   expect_near(op.weight, {1 - 0.1 * 1.25, -2 + 0.1 * 1.5});
   expect_near(op.storage, {0.875, -1.8515625});
   // g = (-2, 0): m = (-0.5, -1), v = (1.75, 3); corrections 1 - 0.25 and 1 - 0.5625.
   op.gradient = full({-4, 0});
-  op.step = 2;
-  adam(context_, op);
+  const auto corrections = adam_corrections(0.5, 0.75, 2);
+  op.corrections = full({corrections[0], corrections[1]});
+  adam_segments(context_, op);
   expect_near(op.exp_avg, {-0.5, -1});
   expect_near(op.exp_avg_sq, {1.75, 3});
   const double first = (-0.5 / 0.75) / std::sqrt(1.75 / 0.4375);
@@ -172,56 +179,96 @@ TEST_F(RefBackend, AdamTakesTwoSteps) {
 }
 
 TEST_F(RefBackend, SgdTakesTwoSteps) {
-  Sgd op{.weight = full({1, -2}),
-         .storage = vector(DType::kBF16, {0, 0}),
-         .gradient = full({4, -8}),
-         .momentum_buffer = full({0, 0}),
-         .factor = one(0.5),
-         .skip = one(0),
-         .lr = 0.25,
-         .momentum = 0.5,
-         .weight_decay = 0.25};
+  const CaseTableRows rows = case_segments(operands_, {{.count = 2}});
+  SgdSegments op{.weight = full({1, -2}),
+                 .storage = vector(DType::kBF16, {0, 0}),
+                 .gradient = full({4, -8}),
+                 .momentum_buffer = full({0, 0}),
+                 .table = rows.table,
+                 .settings = settings({0.25, 0.25}),
+                 .factor = one(0.5),
+                 .skip = one(0),
+                 .momentum = 0.5};
   // g = (2, -4) and the decay of (1, -2).
-  sgd(context_, op);
+  sgd_segments(context_, op);
   expect_near(op.momentum_buffer, {2.25, -4.5});
   expect_near(op.weight, {1 - 0.5625, -2 + 1.125});
   expect_near(op.storage, {0.4375, -0.875});
   op.gradient = full({-4, 0});
-  sgd(context_, op);
+  sgd_segments(context_, op);
   expect_near(op.momentum_buffer, {1.125 - 2 + 0.109375, -2.25 - 0.21875});
   expect_near(op.weight, {0.4375 + 0.25 * 0.765625, -0.875 + 0.25 * 2.46875});
   op.momentum_buffer = {};
   op.momentum = 0.0;
   op.weight = full({1, -2});
-  sgd(context_, op);
+  sgd_segments(context_, op);
   expect_near(op.weight, {1 + 0.25 * 1.75, -2 + 0.25 * 0.5});
 }
 
+// What lies in front of, between and behind segments stays.
+TEST_F(RefBackend, SegmentsHaveTheirOwnSettings) {
+  const CaseTableRows rows = case_segments(
+      operands_, {{.begin = 8, .count = 1, .group = 1}, {.begin = 10, .count = 2, .group = 0}});
+  const SgdSegments op{.weight = full({1, 1, 1, 1, 1, 1}),
+                       .storage = {},
+                       .gradient = full({1, 1, 1, 1, 1, 1}),
+                       .momentum_buffer = {},
+                       .table = rows.table,
+                       .first = 7,
+                       .settings = settings({0.25, 0, 0.5, 1}),
+                       .factor = one(1),
+                       .skip = one(0)};
+  sgd_segments(context_, op);
+  expect_near(op.weight, {1, 0, 1, 0.75, 0.75, 1});
+}
+
 TEST_F(RefBackend, AdamAddsEpsilonAfterTheRoot) {
-  const Adam op{.weight = one(0),
-                .storage = {},
-                .gradient = one(1e-3),
-                .exp_avg = one(0),
-                .exp_avg_sq = one(0),
-                .factor = one(1),
-                .skip = one(0),
-                .lr = 1,
-                .epsilon = 1e-3};
-  adam(context_, op);
+  const CaseTableRows rows = case_segments(operands_, {{.count = 1}});
+  const auto corrections = adam_corrections(0.9, 0.999, 1);
+  const AdamSegments op{.weight = one(0),
+                        .storage = {},
+                        .gradient = one(1e-3),
+                        .exp_avg = one(0),
+                        .exp_avg_sq = one(0),
+                        .table = rows.table,
+                        .settings = settings({1, 0}),
+                        .corrections = full({corrections[0], corrections[1]}),
+                        .factor = one(1),
+                        .skip = one(0),
+                        .epsilon = 1e-3};
+  adam_segments(context_, op);
   expect_near(op.weight, {-0.5}, 1e-12);
 }
 
+// The second segment's sum comes first.
 TEST_F(RefBackend, SquareSum) {
-  const SquareSum op{.sums = full({9, 9}), .x = full({3, -4, 12}), .lead = kSumBlock - 2};
-  square_sum(context_, op);
-  expect_near(op.sums, {25, 144});
+  const CaseTableRows rows =
+      case_segments(operands_, {{.begin = kSumBlock - 2, .count = 3, .group = 1},
+                                {.begin = kSumBlock + 2, .count = 1, .group = 0}});
+  const SquareSumSegments op{.sums = full({9, 9, 9, 9}),
+                             .x = full({3, -4, 12, 99, 5}),
+                             .table = rows.table,
+                             .first = kSumBlock - 2};
+  square_sum_segments(context_, op);
+  expect_near(op.sums, {25, 25, 144, 9});
 }
 
 TEST_F(RefBackend, ZeroCount) {
-  const ZeroCount op{
-      .counts = full({9, 9}), .x = full({0, -0.0, 1e-300, 0}), .lead = kSumBlock - 1};
-  zero_count(context_, op);
+  const CaseTableRows rows = case_segments(operands_, {{.begin = kSumBlock - 1, .count = 4}});
+  const ZeroCountSegments op{.counts = full({9, 9}),
+                             .x = full({0, -0.0, 1e-300, 0}),
+                             .table = rows.table,
+                             .first = kSumBlock - 1};
+  zero_count_segments(context_, op);
   expect_near(op.counts, {1, 2});
+}
+
+TEST_F(RefBackend, TotalsOfSegments) {
+  const CaseTableRows rows = case_segments(
+      operands_, {{.begin = 0, .count = 2, .group = 2}, {.begin = 3, .count = 1, .group = 0}});
+  const TotalSegments op{.totals = full({9, 9, 9}), .x = full({1, 2, 4, 8}), .table = rows.table};
+  total_segments(context_, op);
+  expect_near(op.totals, {8, 9, 3});
 }
 
 TEST_F(RefBackend, TotalAddsInOrder) {
@@ -236,8 +283,8 @@ TEST_F(RefBackend, GradientFactor) {
                     .skip = one(9),
                     .square_sums = full({900, 1600}),
                     .tokens = one(50),
+                    .expected_tokens = one(100),
                     .loss_scale = one(4),
-                    .expected_tokens = 100,
                     .clip = 0};
   // average = 100 / 50 / 4 = 1/2, norm = 50 / 2.
   gradient_factor(context_, op);

@@ -26,6 +26,11 @@ void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), mo
 
 std::string type_name(DType type) { return std::string(name_of(type)); }
 
+DeviceSegments segments_of(Workbench& bench, const std::vector<ops::Segment>& rows,
+                           std::int64_t first) {
+  return {rows, reinterpret_cast<const std::byte*>(bench.upload(rows)), first};
+}
+
 // Every number of a 16-bit type, and of f32 as many.
 TypedAddress every_number(Workbench& bench, DType type) {
   if (type == DType::kF32) {
@@ -196,17 +201,32 @@ void add_sums(std::vector<ExactCheck>& checks) {
            float* numbers3 = bench.output_floats(3);
            const float* loss_scale = bench.upload(std::vector<float>{1024.0F});
            const double* tokens = bench.upload(std::vector<double>{1000.0});
-           square_sum(bench.context(), sums, x, n, lead);
-           zero_count(bench.context(), zeros, x, n, lead);
+           const double* expected = bench.upload(std::vector<double>{1024.0});
+           const std::vector<ops::Segment> rows = {{.begin = lead, .count = n}};
+           const DeviceSegments segments = segments_of(bench, rows, lead);
+           square_sum_segments(bench.context(), {segments, sums, x});
+           zero_count_segments(bench.context(), {segments, zeros, x});
            total(bench.context(), sums + blocks, zeros, blocks);
            gradient_factor(bench.context(), {numbers3, numbers3 + 1, numbers3 + 2, sums, blocks,
-                                             tokens, loss_scale, 1024.0, 0.5});
+                                             tokens, expected, loss_scale, 0.5});
            append(all, bench.read(sums, 8 * (blocks + 1)));
            append(all, bench.read(zeros, 8 * blocks));
            append(all, bench.read(numbers3, 12));
          }
          return all;
        }});
+}
+
+Bytes run_total_segments(Workbench& bench) {
+  std::vector<ops::Segment> rows = {{.begin = 0, .count = 1500, .group = 2},
+                                    {.begin = 1500, .count = 1, .group = 0},
+                                    {.begin = 1600, .count = 1400, .group = 1}};
+  ops::number_blocks(rows);
+  const TypedAddress x = bench.uniform(DType::kF64, 3000, -1, 1);
+  const TypedAddress totals = bench.output(DType::kF64, 4);
+  total_segments(bench.context(), segments_of(bench, rows, 0), reinterpret_cast<double*>(totals.at),
+                 reinterpret_cast<const double*>(x.at));
+  return bench.read(totals, 4);
 }
 
 Bytes run_total(Workbench& bench) {
@@ -219,14 +239,14 @@ Bytes run_total(Workbench& bench) {
 
 Bytes run_optimizer(Workbench& bench, DType storage, bool adam, bool aligned) {
   const std::int64_t first = aligned ? 8192 : 8191;
-  const std::vector<SegmentRange> ranges = {
-      {0, first, 0}, {first, 0, 1}, {first, 777, 1}, {first + 1000, 5000, 0}};
+  std::vector<ops::Segment> rows = {{.begin = 0, .count = first},
+                                    {.begin = first, .count = 777, .group = 1},
+                                    {.begin = first + 1000, .count = 5000}};
+  ops::number_blocks(rows);
   const std::int64_t n = first + 6000;
-  const SegmentTable table = make_segment_table(ranges);
   OptimizerCall common;
-  common.table = &table;
-  common.segments = bench.upload(table.bytes);
-  common.settings = bench.upload(std::vector<float>{0.01F, 0.1F, 0.003F, 0.0F});
+  common.segments = segments_of(bench, rows, 0);
+  common.settings = bench.upload(std::vector<double>{0.01, 0.1, 0.003, 0.0});
   common.factor = bench.upload(std::vector<float>{0.7F});
   common.skip = bench.upload(std::vector<float>{0.0F});
   common.weight = bench.upload(bench.uniform_floats(n, -1, 1));
@@ -234,7 +254,7 @@ Bytes run_optimizer(Workbench& bench, DType storage, bool adam, bool aligned) {
   common.gradient = bench.upload(bench.uniform_floats(n, -3, 3));
   float* first_moment = bench.upload(bench.uniform_floats(n, -1, 1));
   float* second_moment = bench.upload(bench.uniform_floats(n, 0, 1));
-  const float* corrections = bench.upload(std::vector<float>{3.7F, 1.9F});
+  const double* corrections = bench.upload(std::vector<double>{3.7, 1.9});
   if (adam) {
     adam_segments(bench.context(),
                   {common, first_moment, second_moment, corrections, 0.9, 0.95, 1e-8});
@@ -250,6 +270,7 @@ Bytes run_optimizer(Workbench& bench, DType storage, bool adam, bool aligned) {
 
 void add_optimizers(std::vector<ExactCheck>& checks) {
   checks.push_back({"total of 3,000", run_total});
+  checks.push_back({"totals of three segments", run_total_segments});
   for (const DType type : kTypes) {
     for (const bool adam : {true, false}) {
       for (const bool aligned : {true, false}) {

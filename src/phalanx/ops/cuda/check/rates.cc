@@ -164,23 +164,26 @@ void sum_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   const float* x = floats(bench, n);
   auto* sums = reinterpret_cast<double*>(bench.reserve(8 * ceil_div(n, 4096)));
   auto* sum = reinterpret_cast<double*>(bench.reserve(8));
+  const std::vector<ops::Segment> all = {{.begin = 0, .count = n}};
+  const BlockTermsCall squares{
+      {all, reinterpret_cast<const std::byte*>(bench.upload(all))}, sums, x};
   measure({"square sum f32", 4.0 * static_cast<double>(n), 0,
-           [=] { square_sum(context, sums, x, n, 0); }});
+           [=] { square_sum_segments(context, squares); }});
   const std::int64_t blocks = std::min<std::int64_t>(ceil_div(n, 4096), 30000);
   measure({fmt::format("total of {}", blocks), 8.0 * static_cast<double>(blocks), 0,
            [=] { total(context, sum, sums, blocks); }});
   bench.clear();
 
   const std::int64_t weights = bytes / 20 / 64 * 64;
-  const std::vector<SegmentRange> ranges = {{0, weights / 2, 0}, {weights / 2, weights / 2, 1}};
-  const SegmentTable table = make_segment_table(ranges);
+  std::vector<ops::Segment> rows = {{.begin = 0, .count = weights / 2},
+                                    {.begin = weights / 2, .count = weights / 2, .group = 1}};
+  ops::number_blocks(rows);
   OptimizerCall common;
-  common.table = &table;
-  common.segments = bench.upload(table.bytes);
-  common.settings = bench.upload(std::vector<float>{1e-4F, 0.1F, 1e-4F, 0.0F});
+  common.segments = {rows, reinterpret_cast<const std::byte*>(bench.upload(rows))};
+  common.settings = bench.upload(std::vector<double>{1e-4, 0.1, 1e-4, 0.0});
   common.factor = bench.upload(std::vector<float>{1.0F});
   common.skip = bench.upload(std::vector<float>{0.0F});
-  const float* corrections = bench.upload(std::vector<float>{1.0F, 1.0F});
+  const double* corrections = bench.upload(std::vector<double>{1.0, 1.0});
   common.weight = floats(bench, weights);
   common.storage = {bench.reserve(2 * weights), DType::kBF16};
   common.gradient = floats(bench, weights);
