@@ -44,6 +44,14 @@ std::string_view advice_for(SmallerBy what, const LayoutConfig& layout) {
   return "a smaller model";
 }
 
+// The plan without what only the host reads.
+MemoryPlan rows_on_device(MemoryPlan plan) {
+  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
+    if (kMemoryRows[row].is_on_host) plan.bytes.rows[row] = 0;
+  }
+  return plan;
+}
+
 // The largest rows of a plan, until they are most of it.
 std::vector<Row> largest_rows(const MemoryPlan& plan, const TrainConfig& config) {
   std::vector<Row> rows;
@@ -111,13 +119,7 @@ void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const Availab
                                        both(arena_bytes, available), remedy));
 }
 
-std::int64_t device_bytes(const MemoryPlan& plan) {
-  std::int64_t bytes = 0;
-  for (std::size_t row = 0; row < kMemoryRows.size(); ++row) {
-    if (!kMemoryRows[row].is_on_host) bytes += plan.bytes.rows[row];
-  }
-  return bytes;
-}
+std::int64_t device_bytes(const MemoryPlan& plan) { return rows_on_device(plan).bytes.total(); }
 
 void check_device_memory(const TrainConfig& config, const MemoryPlan& plan, std::int64_t free) {
   const std::int64_t needed = device_bytes(plan);
@@ -125,7 +127,7 @@ void check_device_memory(const TrainConfig& config, const MemoryPlan& plan, std:
   report(config.run.allow_overcommit,
          fmt::format("the rank needs {} of the device's memory, of which {} are free; give {}",
                      format_bytes(needed), format_bytes(free),
-                     what_to_do(largest_rows(plan, config), config)));
+                     what_to_do(largest_rows(rows_on_device(plan), config), config)));
 }
 
 }  // namespace phalanx
