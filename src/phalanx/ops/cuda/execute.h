@@ -23,8 +23,8 @@ namespace phalanx::cuda {
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
   X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
-  X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor) X(Fill) X(Copy) X(Accumulate) \
-  X(Scale) X(Normal)
+  X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) \
+  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal)
 // clang-format on
 
 // What scratch sizes depend on besides shapes.

@@ -8,19 +8,34 @@
 
 namespace phalanx::cuda {
 
+// Rows are fewer than 2^31: a division of 64 bits takes many registers.
+struct RowAndPlace {
+  std::int64_t row;
+  std::int64_t place;
+};
+PHALANX_DEVICE RowAndPlace divided(std::int64_t r, std::int64_t places) {
+  const auto n = static_cast<std::uint32_t>(r);
+  const auto d = static_cast<std::uint32_t>(places);
+  return {n / d, n % d};
+}
+
 // Rows of an operand [rows, places, columns]: row r has place r % places of row r / places.
 struct NormRows {
   std::int64_t row = 0;    // elements between rows
   std::int64_t place = 0;  // and between places of a row
 
   PHALANX_DEVICE std::int64_t at(std::int64_t r, std::int64_t places) const {
-    return places == 1 ? r * row : r / places * row + r % places * place;
+    if (places == 1) return r * row;
+    const auto [of_row, of_place] = divided(r, places);
+    return of_row * row + of_place * place;
   }
 };
 
 // Where the statistics of row r lie, of [places, rows].
 PHALANX_DEVICE std::int64_t statistic_of(std::int64_t r, std::int64_t places, std::int64_t rows) {
-  return places == 1 ? r : r % places * (rows / places) + r / places;
+  if (places == 1) return r;
+  const auto [row, place] = divided(r, places);
+  return place * divided(rows, places).row + row;
 }
 
 template <int kTeam>

@@ -18,7 +18,13 @@ bool packs(std::int64_t columns, const NormOperand& operand) {
          can_pack(operand.place_stride, operand.data);
 }
 
+void check_rows(const NormShape& shape) {
+  PHALANX_CHECK(shape.rows * shape.places < std::int64_t{1} << 31, "norm: {} rows of {} places",
+                shape.rows, shape.places);
+}
+
 void check_call(const NormForwardCall& call) {
+  check_rows(call.shape);
   PHALANX_CHECK(
       call.weight.type == call.y.data.type && (!call.bias || call.bias.type == call.y.data.type),
       "norm: a weight of {} beside {}", name_of(call.weight.type), name_of(call.y.data.type));
@@ -94,6 +100,7 @@ std::int64_t norm_backward_scratch(const NormShape& shape) {
 }
 
 void norm_backward(const CudaContext& context, const NormBackwardCall& call) {
+  check_rows(call.shape);
   const std::int64_t rows = call.shape.rows * call.shape.places;
   const std::int64_t columns = call.shape.columns;
   PHALANX_CHECK(call.dx.data.type == call.x.data.type &&
