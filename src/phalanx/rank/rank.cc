@@ -44,6 +44,11 @@ std::vector<std::int64_t> tokens_per_step(const StepPrograms& programs,
   return {most_microbatches * shapes.of[0].rows(), most_microbatches * shapes.of[1].rows()};
 }
 
+// A plan of a run on a device has the memory of its host where the run has it.
+bool has_own_host_memory(const TrainConfig& config, const Backend& backend) {
+  return backend.space() == MemorySpace::kDevice || config.layout.device != "cpu";
+}
+
 }  // namespace
 
 // Gathers, slots of a stop agreement, counts of losses and scores.
@@ -59,8 +64,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       region_(any_rank.placed(ranks.coordinates.tensor)->transformer().tensor, ranks.tensor.get()),
       context_{
           .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
-      host_(backend.space() == MemorySpace::kDevice ? std::make_unique<Host>(ranks.world->size())
-                                                    : nullptr),
+      host_(has_own_host_memory(config, backend) ? std::make_unique<Host>(ranks.world->size())
+                                                 : nullptr),
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.coordinates.tensor)),
       shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
