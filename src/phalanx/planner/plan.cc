@@ -289,10 +289,13 @@ std::string to_text(const RunPlan& plan) {
                       format_count(plan.model_parameters), flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
-      "rank, {} products on {}\n",
+      "rank, {}\n",
       batches.last(), num_microbatches(c.layout), c.layout.micro_batch_size,
-      data_parallel_size(c.layout), c.layout.threads_per_rank, cpu::name_of(plan.kernels.products),
-      cpu::name_of(plan.kernels.processor.target));
+      data_parallel_size(c.layout), c.layout.threads_per_rank,
+      c.layout.device == "cpu"
+          ? fmt::format("{} products on {}", cpu::name_of(plan.kernels.products),
+                        cpu::name_of(plan.kernels.processor.target))
+          : fmt::format("products of --device {}", c.layout.device));
   if (batches.pieces().size() > 1) {
     text += fmt::format("it begins with {} samples and changes {} times, last after {} samples\n",
                         batches.at(0), batches.pieces().size() - 1,
