@@ -4,7 +4,8 @@
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/phalanx/cuda)
 file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/ops/cuda/check/*.cc)
-list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device|/interface)\\.cc$")
+# The program has the sizes of scratch memory, too: they are in phalanx_ops.
+list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device|/interface|/scratch|/workspace_sizes)\\.cc$")
 file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/ops/cuda/check/*.cu)
 # Lines for nvcc in kernels, which another compiler does not know.
 set(cuda_flags -Wno-unknown-pragmas)
@@ -45,7 +46,7 @@ if(PHALANX_TESTS)
   add_library(phalanx_cuda_emulated MODULE src/phalanx/ops/cuda/interface.cc)
   target_link_libraries(phalanx_cuda_emulated PRIVATE cuda_emulated phalanx_options)
   phalanx_cuda_object(phalanx_cuda_emulated)
-  foreach(test ops_test train_test)
+  foreach(test ops_test planner_test train_test)
     add_dependencies(${test} phalanx_cuda_emulated)
   endforeach()
 
@@ -107,6 +108,7 @@ set_target_properties(cuda_device_library PROPERTIES EXPORT_COMPILE_COMMANDS OFF
 target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
 # What the check needs of base and no more: it is carried to a machine that has a driver and little else.
 add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc
+            src/phalanx/ops/cuda/scratch.cc
             src/phalanx/base/error.cc src/phalanx/base/dtype.cc src/phalanx/base/numeric.cc src/phalanx/base/philox.cc)
 target_compile_options(check_device PRIVATE ${cuda_flags})
 target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a

@@ -213,6 +213,10 @@ function(phalanx_folders table)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/phalanx/${folder}/*.cc)
     # What is compiled for a device, or in its place, is no part of the libraries (cmake/cuda.cmake).
     list(FILTER sources EXCLUDE REGEX "/ops/cuda/")
+    if(folder STREQUAL ops)
+      list(APPEND sources ${PROJECT_SOURCE_DIR}/src/phalanx/ops/cuda/scratch.cc
+                          ${PROJECT_SOURCE_DIR}/src/phalanx/ops/cuda/workspace_sizes.cc)
+    endif()
     set(tests ${sources})
     list(FILTER tests INCLUDE REGEX "_test\\.cc$")
     list(FILTER sources EXCLUDE REGEX "/cuda/(device|emulated)/")

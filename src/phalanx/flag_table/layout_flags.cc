@@ -1,5 +1,6 @@
 #include "phalanx/flag_table/bound.h"
 #include "phalanx/flag_table/sections.h"
+#include "phalanx/ops/named_devices.h"
 #include "phalanx/pipeline/schedule.h"
 
 namespace phalanx {
@@ -217,9 +218,11 @@ constexpr TrainFlag kLayoutRows[] = {
         kOwn, "--sum-block-size",
         "Sums over ranks add blocks of so many ranks from left to right, then blocks of blocks",
         {.range = from_to(2, kMostInt32), .resume = ResumeClass::kFixed}),
-    works<&LayoutConfig::device>(
-        kOwn, "--device", "Where ranks compute; the emulated CUDA device is for tests of programs",
-        {.choices = "cpu cuda cuda-emulated"}),
+    works<&LayoutConfig::device>(kOwn, "--device",
+                                 "Where ranks compute; the emulated CUDA device is for tests of "
+                                 "programs, devices with a name "
+                                 "are for phalanx plan, which needs none",
+                                 {.choices = kDeviceNames}),
     works<&LayoutConfig::threads_per_rank>(kOwn, "--threads-per-rank",
                                            "CPU threads of each rank (0: usable cores / ranks)",
                                            {.range = from_to(0, 1024)}),

@@ -13,11 +13,13 @@ std::optional<CudaPlace> cuda_place(std::string_view name, int device) {
 }
 
 std::unique_ptr<Backend> DeviceChoice::make_backend(std::int64_t threads) const {
+  PHALANX_CHECK(named == nullptr, "{} is for plans", named->name);
   if (cuda) return cuda_interface(cuda->machine).backend(cuda->device, note_progress);
   return make_cpu_backend(static_cast<int>(threads), products);
 }
 
 std::unique_ptr<Backend> DeviceChoice::make_planning_backend(std::int64_t threads) const {
+  if (named != nullptr) return make_meta_backend(workspace_sizes_of(*named));
   if (cuda) return make_meta_backend(cuda_interface(cuda->machine).workspace_sizes(cuda->device));
   return make_meta_backend(cpu_workspace_sizes({static_cast<int>(threads), products, processor}));
 }

@@ -9,6 +9,7 @@
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/ops/cuda_library.h"
+#include "phalanx/ops/named_devices.h"
 
 namespace phalanx {
 
@@ -25,9 +26,11 @@ struct DeviceChoice {
   cpu::Processor processor = cpu::this_processor();
   // Computes there instead.
   std::optional<CudaPlace> cuda = {};
+  // Is planned for instead, and cannot compute.
+  const NamedDevice* named = nullptr;
 
   std::unique_ptr<Backend> make_backend(std::int64_t threads) const;
-  // Takes the scratch that make_backend(threads) takes on `processor` or on the CUDA device.
+  // Takes the scratch that kernels take on `processor`, the CUDA device or the named one.
   std::unique_ptr<Backend> make_planning_backend(std::int64_t threads) const;
   // Of its arenas, if that is not the host's memory; it must outlive them.
   std::unique_ptr<ArenaMemory> make_memory() const;

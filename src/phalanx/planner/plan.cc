@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
+#include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
 
@@ -167,6 +169,37 @@ Json save_json(const SavePlan& save) {
   return json;
 }
 
+// The first rank of those that need most of their devices' memory.
+const RankPlan& largest_on_device(const RunPlan& plan) {
+  return *std::ranges::max_element(
+      plan.groups, {}, [](const RankPlan& group) { return device_bytes(group.memory); });
+}
+
+Json device_json(const RunPlan& plan) {
+  const NamedDevice& device = *plan.kernels.named;
+  const RankPlan& largest = largest_on_device(plan);
+  const std::int64_t needed = device_bytes(largest.memory);
+  return {{"name", device.name},
+          {"memory_bytes", device.memory_bytes},
+          {"rank", largest.ranks.front()},
+          {"needed_bytes", needed},
+          {"fits", needed <= device.memory_bytes}};
+}
+
+std::string device_text(const RunPlan& plan) {
+  const NamedDevice& device = *plan.kernels.named;
+  const RankPlan& largest = largest_on_device(plan);
+  const std::int64_t needed = device_bytes(largest.memory);
+  const std::int64_t left = device.memory_bytes - needed;
+  return fmt::format(
+      "device: {} of compute capability {}.{} has {}; rank {} needs {}{}: {}\n", device.title,
+      device.major, device.minor, format_bytes(device.memory_bytes), largest.ranks.front(),
+      format_bytes(needed), plan.grid.world_size() == 1 ? "" : ", no other more",
+      left >= 0
+          ? fmt::format("it fits, with {} for the driver and other programs", format_bytes(left))
+          : fmt::format("it does not fit, {} are missing", format_bytes(-left)));
+}
+
 std::string pipeline_text(const TrainConfig& c) {
   if (c.layout.pipeline_model_parallel_size == 1) return "";
   return fmt::format("pipeline parallel {} ({}), ", c.layout.pipeline_model_parallel_size,
@@ -275,6 +308,7 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
                    {"flops_per_step", flops_json(plan)},
                    {"batch_sizes", batch_sizes_json(plan.config)},
                    {"cpu_target", cpu::name_of(plan.kernels.processor.target)}};
+  if (plan.kernels.named != nullptr) document["device"] = device_json(plan);
   if (plan.disk) document["disk"] = disk_json(*plan.disk);
   document["save"] = save_json(plan.save);
   document["ranks"] = std::move(list);
@@ -311,6 +345,7 @@ std::string to_text(const RunPlan& plan) {
   const MemoryPlan& memory = plan.groups.front().memory;
   text += "memory of rank 0:\n" + memory_table(memory) + "\n";
   if (c.layout.pipeline_model_parallel_size > 1) text += stage_table(plan);
+  if (plan.kernels.named != nullptr) text += device_text(plan);
   if (!memory.messages.by_key().empty()) {
     text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
             traffic_table(memory.messages);

@@ -314,6 +314,53 @@ TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
 
 // Weights, main parameters and two moments: 2 + 4 + 8 bytes of each parameter, in parts without the
 // first.
+TEST(Plan, OfANamedDeviceIsOfItsKernels) {
+  TrainConfig c = config(1, 1);
+  set_flags(c, "--bf16 --device cuda-emulated");
+  DeviceChoice emulated;
+  emulated.cuda = cuda_place("cuda-emulated", 0);
+  const MemoryPlan expected = plan(c, kVocabulary, emulated).groups.front().memory;
+  set_flags(c, "--device cuda:h100-80g");
+  DeviceChoice named;
+  named.named = named_device("cuda:h100-80g");
+  const RunPlan found = plan(c, kVocabulary, named);
+  MemoryBytes bytes = found.groups.front().memory.bytes;
+  // What cuBLASLt takes.
+  constexpr MemoryRow kWorkspace("workspace");
+  EXPECT_GT(bytes[kWorkspace], expected.bytes[kWorkspace]);
+  EXPECT_LT(bytes[kWorkspace], expected.bytes[kWorkspace] + (std::int64_t{32} << 20));
+  bytes[kWorkspace] = expected.bytes[kWorkspace];
+  EXPECT_EQ(bytes, expected.bytes);
+}
+
+TEST(Plan, SaysWhetherRanksFitOnNamedDevices) {
+  const auto plan_on = [](const char* device, const std::string& flags) {
+    TrainConfig c = config(8, 2);
+    set_flags(c, flags + " --pipeline-model-parallel-size 2 --device " + device);
+    DeviceChoice kernels;
+    kernels.named = named_device(device);
+    return plan(c, kVocabulary, kernels);
+  };
+  const RunPlan small = plan_on("cuda:rtx4090-24g", "--bf16");
+  EXPECT_NE(to_text(small).find("device: NVIDIA GeForce RTX 4090 of compute capability 8.9 has "
+                                "22.4 GiB; rank 4 needs "),
+            std::string::npos)
+      << to_text(small);
+  EXPECT_NE(to_text(small).find("it fits, with "), std::string::npos);
+  Json device = json_of(small).at("device");
+  EXPECT_EQ(keys(device),
+            (std::vector<std::string>{"name", "memory_bytes", "rank", "needed_bytes", "fits"}));
+  EXPECT_EQ(device.at("fits"), true);
+  EXPECT_FALSE(messages(json_of(small).at("ranks")[0]).empty());
+
+  const RunPlan large =
+      plan_on("cuda:rtx4090-24g", "--bf16 --hidden-size 32768 --num-attention-heads 256");
+  EXPECT_NE(to_text(large).find("it does not fit, "), std::string::npos) << to_text(large);
+  device = json_of(large).at("device");
+  EXPECT_EQ(device.at("fits"), false);
+  EXPECT_GT(device.at("needed_bytes"), device.at("memory_bytes"));
+}
+
 TEST(Plan, SaysWhatACheckpointTakes) {
   TrainConfig c = with_flags(config(4, 2), "--bf16 --use-distributed-optimizer");
   const RunPlan whole = plan(c);

@@ -17,6 +17,15 @@ using config_tests::expect_refused;
 using config_tests::kTwoTensorRanks;
 using config_tests::resolved;
 
+TEST(LayoutConfig, PlansNameDevicesAndRunsDoNot) {
+  expect_refused("--device cuda:h100-80g", "a device with a name is for phalanx plan");
+  TrainConfig c = config_tests::valid();
+  set_flags(c, "--device cuda:h100-80g");
+  c.layout.world_size = 2;
+  resolve(c, false);
+  EXPECT_EQ(c.layout.device, "cuda:h100-80g");
+}
+
 TEST(LayoutConfig, LeavesTheRestOfTheWorldToDataParallelism) {
   const TrainConfig c =
       resolved("--world-size 8 --tensor-model-parallel-size 2 --global-batch-size 0");

@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
+#include "phalanx/ops/named_devices.h"
 #include "phalanx/rules/rules.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/data_settings.h"
@@ -31,11 +32,18 @@ void check_precision(const ModelConfig& m) {
   }
 }
 
-// One rank computes on one CUDA device.
-void check_device(const TrainConfig& c) {
+// One rank computes on one CUDA device. Plans are of many.
+void check_device(const TrainConfig& c, bool for_training) {
   const LayoutConfig& l = c.layout;
   if (l.device == "cpu") return;
-  if (l.world_size > 1) {
+  const bool is_named = named_device(l.device) != nullptr;
+  if (is_named && for_training) {
+    throw ConfigError(
+        "--device {}: a device with a name is for phalanx plan: give --device cuda to compute on "
+        "the one that is there",
+        l.device);
+  }
+  if (l.world_size > 1 && !is_named) {
     throw ConfigError(
         "--device {}: {} ranks would exchange tensors of devices, which needs NCCL and is not "
         "there yet: give one rank, or --device cpu",
@@ -164,7 +172,7 @@ void resolve(TrainConfig& config, bool for_training) {
   });
   const bool has_batch = has_ranks && faults.hold([&] { resolve_batch(config); });
   faults.hold([&] { check_precision(config.model); });
-  faults.hold([&] { check_device(config); });
+  faults.hold([&] { check_device(config, for_training); });
   if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
   faults.hold([&] { check_offload(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });

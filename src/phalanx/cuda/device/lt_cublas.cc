@@ -16,6 +16,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/cuda/lt.h"
+#include "phalanx/cuda/lt_workspace.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -159,14 +160,10 @@ Key key_of(const LtProduct& p) {
 
 class Lt::Body {
  public:
-  explicit Body(int device) : device_(device), bytes_(workspace_of(facts(device))) {
+  explicit Body(int device) : device_(device), bytes_(lt_workspace_bytes(facts(device).major)) {
     check(library().create(&handle_), "cublasLtCreate");
   }
   ~Body() { library().destroy(handle_); }
-
-  static std::int64_t workspace_of(const Facts& facts) {
-    return std::int64_t{facts.major >= 9 ? 32 : 4} << 20;
-  }
 
   const Description& describe(const LtProduct& product) {
     auto& description = descriptions_[key_of(product)];

@@ -2,20 +2,9 @@
 
 #include "phalanx/ops/cuda/column_sums-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
-
-std::int64_t rows_of_part(std::int64_t rows) {
-  constexpr std::int64_t kStep = 128;
-  constexpr std::int64_t kMostParts = 256;
-  return kStep * std::max<std::int64_t>(1, ceil_div(rows, kStep * kMostParts));
-}
-
-std::int64_t parts_of(std::int64_t rows) { return ceil_div(rows, rows_of_part(rows)); }
-
-std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
-  return parts_of(rows) * columns * size_of(DType::kF32);
-}
 
 void column_sums(const CudaContext& context, float* sums, TypedAddress x, std::int64_t rows,
                  std::int64_t columns, std::int64_t stride, bool accumulate) {

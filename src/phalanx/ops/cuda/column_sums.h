@@ -5,11 +5,6 @@
 
 namespace phalanx::cuda {
 
-// Rows whose sum is one part, and how many parts that makes: of the shape alone.
-std::int64_t rows_of_part(std::int64_t rows);
-std::int64_t parts_of(std::int64_t rows);
-
-std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 // sums[c] = the sum over rows of x[r][c], or += with accumulate. The rows are `stride` elements
 // apart.
 void column_sums(const CudaContext& context, float* sums, TypedAddress x, std::int64_t rows,

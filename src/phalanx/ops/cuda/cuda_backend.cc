@@ -111,8 +111,4 @@ std::unique_ptr<Backend> make_cuda_backend(int device, void (*note)() noexcept) 
   return std::make_unique<cuda::CudaBackend>(device, note);
 }
 
-std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes) {
-  return std::make_unique<ops::WorkspaceSizesOf<cuda::CudaSizes>>(sizes);
-}
-
 }  // namespace phalanx

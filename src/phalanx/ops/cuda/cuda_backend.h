@@ -20,7 +20,4 @@ namespace cuda {
 std::string products_of(int device);
 }  // namespace cuda
 
-// For plans. The sizes are sizes_of() a device.
-std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes);
-
 }  // namespace phalanx

@@ -5,15 +5,10 @@
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
 #include "phalanx/ops/cuda/embedding-inl.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
-
-constexpr std::int64_t kAlignment = 256;
-
-std::int64_t key_bytes(std::int64_t rows) {
-  return round_up(rows * static_cast<std::int64_t>(sizeof(std::uint64_t)), kAlignment);
-}
 
 // The keys of all rows, sorted, in one of two places of scratch memory.
 const std::uint64_t* sort_rows(const CudaContext& context, std::byte* scratch, const IdRows& rows,
@@ -21,7 +16,7 @@ const std::uint64_t* sort_rows(const CudaContext& context, std::byte* scratch, c
   using Sort = SortBlockKernel;
   PHALANX_CHECK(rows.rows < (std::int64_t{1} << 32), "{} rows in a batch", rows.rows);
   auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
-  auto* other = reinterpret_cast<std::uint64_t*>(scratch + key_bytes(rows.rows));
+  auto* other = reinterpret_cast<std::uint64_t*>(scratch + sort_key_bytes(rows.rows));
   const auto sorted = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::min(rows.rows, Sort::kKeys))));
   launch<Sort>(context.queue, {ceil_div(rows.rows, Sort::kKeys)},
@@ -96,8 +91,6 @@ void add_positions(const CudaContext& context, const DropoutCall& call, TypedAdd
   });
 }
 
-std::int64_t embedding_gradient_scratch_bytes(std::int64_t rows) { return 2 * key_bytes(rows); }
-
 void embedding_gradient(const CudaContext& context, const IdRows& rows, const TableRows& dtable,
                         TypedAddress dy) {
   std::byte* scratch =
@@ -107,11 +100,6 @@ void embedding_gradient(const CudaContext& context, const IdRows& rows, const Ta
   add_sorted(context, rows, dtable.data, dy, keys, nullptr, nullptr);
 }
 
-std::int64_t sparse_embedding_gradient_scratch_bytes(std::int64_t rows) {
-  return 2 * key_bytes(rows) +
-         round_up(rows * static_cast<std::int64_t>(sizeof(std::int32_t)), kAlignment);
-}
-
 void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
                                const SparseSlots& sparse, std::int64_t table_rows,
                                std::int64_t first_row, TypedAddress dy) {
@@ -119,7 +107,7 @@ void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
                                     sparse_embedding_gradient_scratch_bytes(rows.rows));
   if (rows.rows == 0) return;
   const std::uint64_t* keys = sort_rows(context, scratch, rows, table_rows, first_row);
-  auto* new_slots = reinterpret_cast<std::int32_t*>(scratch + 2 * key_bytes(rows.rows));
+  auto* new_slots = reinterpret_cast<std::int32_t*>(scratch + 2 * sort_key_bytes(rows.rows));
   set_bytes(context.queue, new_slots, 0xff,
             rows.rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
   launch<MarkNewIdsKernel>(context.queue, {ceil_div(rows.rows, MarkNewIdsKernel::kThreads)},

@@ -30,7 +30,6 @@ void add_positions(const CudaContext& context, const DropoutCall& call, TypedAdd
                    TypedAddress x, const TableRows& table, const std::int32_t* ids);
 
 // dtable[ids[r]] += dy[r], rows in order; ids outside are passed over. dtable is f32, dy dense.
-std::int64_t embedding_gradient_scratch_bytes(std::int64_t rows);
 void embedding_gradient(const CudaContext& context, const IdRows& rows, const TableRows& dtable,
                         TypedAddress dy);
 
@@ -43,7 +42,6 @@ struct SparseSlots {
   TypedRows values;               // [most, columns], f32
 };
 // More than `most` ids are a fault; those beyond are passed over.
-std::int64_t sparse_embedding_gradient_scratch_bytes(std::int64_t rows);
 void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
                                const SparseSlots& sparse, std::int64_t table_rows,
                                std::int64_t first_row, TypedAddress dy);

@@ -21,14 +21,6 @@ SparseSlots slots_of(const Op& op) {
 
 }  // namespace
 
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::EmbeddingGradient& op) {
-  return embedding_gradient_scratch_bytes(op.ids.count());
-}
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/,
-                                const ops::SparseEmbeddingGradient& op) {
-  return sparse_embedding_gradient_scratch_bytes(op.ids.count());
-}
-
 void execute(const CudaContext& context, const ops::EmbeddingForward& op) {
   embedding_forward(context, ids_of(op.ids, op.y), address_of(op.y),
                     table_of(op.table, op.first_row));

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "phalanx/ops/cuda/activation.h"
 #include "phalanx/ops/cuda/column_sums.h"
 #include "phalanx/ops/cuda/execute.h"
@@ -15,26 +13,7 @@ void sum_columns(const CudaContext& context, const Tensor& sums, const Tensor& d
               dy.strides[0], accumulate);
 }
 
-std::int64_t sums_scratch(const Tensor& dy) {
-  return column_sums_scratch(dy.shape[0], dy.shape[1]);
-}
-
 }  // namespace
-
-std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearForward& op) {
-  const bool wide_bias = op.bias && op.bias.dtype != op.y.dtype;
-  return forward_scratch(sizes.product_workspace_bytes, op.y.shape[1], wide_bias);
-}
-std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearInputGradient& /*op*/) {
-  return sizes.product_workspace_bytes;
-}
-std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightGradient& op) {
-  // One after the other.
-  return std::max(sizes.product_workspace_bytes, op.dbias ? sums_scratch(op.dy) : 0);
-}
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::BiasGradient& op) {
-  return sums_scratch(op.dy);
-}
 
 void execute(const CudaContext& context, const ops::LinearForward& op) {
   const LinearShape shape{op.x.shape[0], op.y.shape[1], op.x.shape[1]};

@@ -32,10 +32,6 @@ NormForwardCall call_of(const Op& op) {
 
 }  // namespace
 
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::NormBackward& op) {
-  return norm_backward_scratch(shape_of(op.x));
-}
-
 void execute(const CudaContext& context, const ops::NormForward& op) {
   NormForwardCall call = call_of(op);
   call.epsilon = op.epsilon;

@@ -43,14 +43,6 @@ RelativeBiasCall call_of(const Op& op, const Tensor& table, const Tensor& bias,
 
 }  // namespace
 
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeBiasForward& op) {
-  return relative_bias_forward_scratch_bytes(op.bias.shape[0], op.bias.shape[1], op.bias.shape[2]);
-}
-std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeBiasBackward& op) {
-  return relative_bias_backward_scratch_bytes(op.dbias.shape[0], op.dbias.shape[1],
-                                              op.dbias.shape[2]);
-}
-
 void execute(const CudaContext& context, const ops::RelativeBiasForward& op) {
   const std::vector<std::int32_t> begins = bucket_begins(op.buckets);
   relative_bias_forward(context, call_of(op, op.table, op.bias, begins), address_as<float>(op.bias),

@@ -1,6 +1,7 @@
 #include "phalanx/ops/cuda/linear.h"
 
 #include "phalanx/ops/cuda/elementwise.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -62,10 +63,6 @@ LtProduct weight_gradient_product(const LinearShape& shape, DType operands, bool
   product.accumulate = accumulate;
   product.tf32 = shape.tf32 && operands == DType::kF32;
   return product;
-}
-
-std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias) {
-  return workspace_bytes + (wide_bias ? n * size_of(DType::kF32) : 0);
 }
 
 void linear_forward(const CudaContext& context, const LinearShape& shape, TypedAddress y,

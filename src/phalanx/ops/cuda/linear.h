@@ -17,10 +17,6 @@ LtProduct forward_product(const LinearShape& shape, DType operands, DType y, boo
 LtProduct input_gradient_product(const LinearShape& shape, DType operands);
 LtProduct weight_gradient_product(const LinearShape& shape, DType operands, bool accumulate);
 
-// Scratch of linear_forward: the library's workspace, and behind it a bias in f32 where it has
-// fewer digits than y. The other two need the workspace alone.
-std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias);
-
 // y = x W^T (+ bias, before rounding); f32 is allowed for 16-bit operands.
 void linear_forward(const CudaContext& context, const LinearShape& shape, TypedAddress y,
                     TypedAddress x, TypedAddress weight, TypedAddress bias);

@@ -3,6 +3,7 @@
 #include "phalanx/ops/cuda/column_sums-inl.h"
 #include "phalanx/ops/cuda/column_sums.h"
 #include "phalanx/ops/cuda/dispatch.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -95,10 +96,6 @@ void norm_apply(const CudaContext& context, const NormForwardCall& call) {
   });
 }
 
-std::int64_t norm_backward_scratch(const NormShape& shape) {
-  return parts_of(shape.rows * shape.places) * 2 * shape.columns * size_of(DType::kF32);
-}
-
 void norm_backward(const CudaContext& context, const NormBackwardCall& call) {
   check_rows(call.shape);
   const std::int64_t rows = call.shape.rows * call.shape.places;
@@ -108,7 +105,7 @@ void norm_backward(const CudaContext& context, const NormBackwardCall& call) {
                 "norm_backward: dx of {} beside {}", name_of(call.dx.data.type),
                 name_of(call.x.data.type));
   auto* parts = reinterpret_cast<float*>(
-      take_scratch(context, "norm_backward", norm_backward_scratch(call.shape)));
+      take_scratch(context, "norm_backward", norm_backward_scratch(rows, columns)));
   with_stream("norm_backward", call.dy.data.type, call.x.data.type, [&](auto type, auto stream) {
     using T = typename decltype(type)::Type;
     using Stream = typename decltype(stream)::Type;

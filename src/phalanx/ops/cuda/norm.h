@@ -47,7 +47,6 @@ struct NormBackwardCall {
   bool zero_centred = false;
   NormOperand residual;  // may be absent
 };
-std::int64_t norm_backward_scratch(const NormShape& shape);
 void norm_backward(const CudaContext& context, const NormBackwardCall& call);
 
 }  // namespace phalanx::cuda

@@ -4,13 +4,10 @@
 
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/relative_bias-inl.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
-
-std::int64_t line_size(std::int64_t queries, std::int64_t keys) {
-  return std::max<std::int64_t>(0, queries + keys - 1);
-}
 
 // The place of key - query = 0, which may lie outside of the line.
 std::int64_t zero_place(const RelativeBiasCall& call) {
@@ -30,19 +27,9 @@ BucketPlan plan_of(const RelativeBiasCall& call) {
 
 }  // namespace
 
-std::int64_t relative_bias_forward_scratch_bytes(std::int64_t heads, std::int64_t queries,
-                                                 std::int64_t keys) {
-  return heads * line_size(queries, keys) * size_of(DType::kF32);
-}
-
-std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64_t queries,
-                                                  std::int64_t keys) {
-  return heads * line_size(queries, keys) * size_of(DType::kF64);
-}
-
 void relative_bias_forward(const CudaContext& context, const RelativeBiasCall& call, float* bias,
                            TypedAddress table) {
-  const std::int64_t size = line_size(call.queries, call.keys);
+  const std::int64_t size = place_differences(call.queries, call.keys);
   auto* lines = reinterpret_cast<float*>(
       take_scratch(context, "relative_bias_forward",
                    relative_bias_forward_scratch_bytes(call.heads, call.queries, call.keys)));
@@ -63,7 +50,7 @@ void relative_bias_forward(const CudaContext& context, const RelativeBiasCall& c
 
 void relative_bias_backward(const CudaContext& context, const RelativeBiasCall& call, float* dtable,
                             const float* dbias) {
-  const std::int64_t size = line_size(call.queries, call.keys);
+  const std::int64_t size = place_differences(call.queries, call.keys);
   auto* sums = reinterpret_cast<double*>(
       take_scratch(context, "relative_bias_backward",
                    relative_bias_backward_scratch_bytes(call.heads, call.queries, call.keys)));

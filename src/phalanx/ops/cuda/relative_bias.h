@@ -20,15 +20,11 @@ struct RelativeBiasCall {
 };
 
 // bias[heads, queries, keys] from the table.
-std::int64_t relative_bias_forward_scratch_bytes(std::int64_t heads, std::int64_t queries,
-                                                 std::int64_t keys);
 void relative_bias_forward(const CudaContext& context, const RelativeBiasCall& call, float* bias,
                            TypedAddress table);
 
 // dtable += the sums of dbias over the pairs of a bucket, in fp64: for each difference over queries
 // in order, then over differences in order; rounded once.
-std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64_t queries,
-                                                  std::int64_t keys);
 void relative_bias_backward(const CudaContext& context, const RelativeBiasCall& call, float* dtable,
                             const float* dbias);
 

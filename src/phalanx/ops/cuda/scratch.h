@@ -1,0 +1,32 @@
+#pragma once
+// The scratch memory of kernels, in bytes, and how it is divided: of shapes alone. The launches
+// take it, workspace_sizes.h plans it.
+
+#include <cstdint>
+
+namespace phalanx::cuda {
+
+// Sums over rows: rows whose sum is one part, and how many parts that makes.
+std::int64_t rows_of_part(std::int64_t rows);
+std::int64_t parts_of(std::int64_t rows);
+std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
+// `rows` counts a row of several places as many.
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t columns);
+
+// Scratch of linear_forward: the library's workspace, and behind it a bias in f32 where it has
+// fewer digits than y. The other two products need the workspace alone.
+std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias);
+
+// Gradients of embeddings sort the ids of so many rows: keys lie in one of two places.
+std::int64_t sort_key_bytes(std::int64_t rows);
+std::int64_t embedding_gradient_scratch_bytes(std::int64_t rows);
+std::int64_t sparse_embedding_gradient_scratch_bytes(std::int64_t rows);
+
+// A relative bias has a value for each difference of two places.
+std::int64_t place_differences(std::int64_t queries, std::int64_t keys);
+std::int64_t relative_bias_forward_scratch_bytes(std::int64_t heads, std::int64_t queries,
+                                                 std::int64_t keys);
+std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64_t queries,
+                                                  std::int64_t keys);
+
+}  // namespace phalanx::cuda

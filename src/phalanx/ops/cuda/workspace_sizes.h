@@ -1,0 +1,78 @@
+#pragma once
+// The scratch memory that ops take on a CUDA device: of shapes and of the device's sizes alone, so
+// the program has it, too, and plans for devices that are not there.
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "phalanx/ops/backend.h"
+
+namespace phalanx {
+namespace cuda {
+
+// X(Op) for every op that has kernels. A plan of another one is refused.
+// clang-format off
+#define PHALANX_CUDA_OPS(X) \
+  X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) \
+  X(BiasGradient) X(NormForward) X(NormApply) X(NormBackward) \
+  X(BiasActivationForward) X(BiasActivationBackward) X(GatedActivationForward) \
+  X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
+  X(BiasDropoutResidual) X(DropoutBackward) X(EmbeddingForward) X(AddPositions) \
+  X(EmbeddingGradient) X(SparseEmbeddingGradient) X(SparseEmbeddingJoin) \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) \
+  X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
+  X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
+  X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
+  X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) \
+  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal)
+// clang-format on
+
+// What scratch sizes depend on besides shapes.
+struct CudaSizes {
+  std::int64_t product_workspace_bytes = 0;  // Lt::workspace_bytes()
+};
+template <typename Op>
+constexpr std::string_view op_name() {
+#define PHALANX_OP_NAME(Name) #Name,
+  constexpr std::string_view kNames[] = {PHALANX_OPS(PHALANX_OP_NAME)};
+#undef PHALANX_OP_NAME
+  return kNames[ops::number_in<Op>(ops::OpList())];
+}
+
+template <typename Op>
+inline constexpr bool kHasKernels = false;
+#define PHALANX_CUDA_HAS(Op) \
+  template <>                \
+  inline constexpr bool kHasKernels<ops::Op> = true;
+PHALANX_CUDA_OPS(PHALANX_CUDA_HAS)
+#undef PHALANX_CUDA_HAS
+
+template <typename Op>
+[[noreturn]] void refuse_without_kernels() {
+  throw ConfigError("no CUDA kernel computes the op {} yet: a processor does (--device cpu)",
+                    op_name<Op>());
+}
+
+// Ops without an overload need no scratch.
+template <typename Op>
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const Op& /*op*/) {
+  if constexpr (!kHasKernels<Op>) refuse_without_kernels<Op>();
+  return 0;
+}
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearForward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearInputGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BiasGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::NormBackward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::EmbeddingGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddingGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasForward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasBackward& op);
+
+}  // namespace cuda
+
+// For plans.
+std::unique_ptr<const WorkspaceSizes> cuda_workspace_sizes(const cuda::CudaSizes& sizes);
+
+}  // namespace phalanx
