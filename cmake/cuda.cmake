@@ -87,15 +87,18 @@ set(device_objects)
 foreach(source ${cuda_kernels})
   get_filename_component(stem ${source} NAME_WE)
   set(object ${CMAKE_BINARY_DIR}/cuda/${stem}.o)
-  # ptxas tells of registers and spills (tools/check-kernels).
+  # Beside the object: what ptxas tells of registers and spills, and the PTX of all architectures, which tools/check-kernels reads.
   add_custom_command(
-    OUTPUT ${object}
-    COMMAND sh -c "log=$1; shift; \"$@\" 2>$log || { cat $log; exit 1; }" sh ${object}.log ${PHALANX_NVCC} ${nvcc_flags}
-            ${gencode} -Xptxas -v -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object}
-    DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${stem}.cu for devices" VERBATIM)
+    OUTPUT ${object} ${object}.log ${object}.ptx
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/compile-kernels ${object} ${PHALANX_NVCC} ${nvcc_flags} ${gencode} -Xptxas -v
+            -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object}
+    DEPENDS ${source} ${PROJECT_SOURCE_DIR}/cmake/compile-kernels DEPFILE ${object}.d
+    COMMENT "Compiling ${stem}.cu for devices" VERBATIM)
   list(APPEND device_objects ${object})
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+# The kernels alone, without what launches them.
+add_custom_target(cuda_kernels DEPENDS ${device_objects})
 file(GLOB cuda_device CONFIGURE_DEPENDS src/phalanx/cuda/device/*.cc)
 add_library(cuda_device_library STATIC EXCLUDE_FROM_ALL ${cuda_host} ${cuda_device} ${device_objects})
 set_target_properties(cuda_device_library PROPERTIES OUTPUT_NAME phalanx_cuda LINKER_LANGUAGE CXX)
