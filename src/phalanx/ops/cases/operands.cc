@@ -93,7 +93,7 @@ Tensor Operands::output(DType dtype, const Shape& shape) {
   return given(tensor);
 }
 
-void Operands::poison(const Tensor& view) {
+void Operands::poison(const Tensor& view) const {
   if (!has_contents()) return;
   const auto size = static_cast<std::size_t>(size_of(view.dtype));
   ref::for_each_element(view,

@@ -45,7 +45,7 @@ class Operands {
   bool disguised() const { return disguised_; }
 
   // Makes garbage of the elements of a view.
-  void poison(const Tensor& view);
+  void poison(const Tensor& view) const;
 
   // Rows of consecutive positions in samples whose numbers need more than 32 bits.
   RowCoordinates rows(std::int64_t s, std::int64_t b, std::int64_t first_position = 0);
