@@ -33,7 +33,7 @@ class CpuBackend : public testing::TestWithParam<std::string> {
 TEST_P(CpuBackend, MatchesTheReference) {
   const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
   for_each_row([&](const Case& row, DType storage) {
-    EXPECT_EQ(compare_with_reference(row, storage, *backend), "");
+    EXPECT_EQ(compare_with_reference(row, storage, {*backend}), "");
   });
 }
 
@@ -41,7 +41,7 @@ TEST_P(CpuBackend, HasTheSameBitsWithOneThreadAndTwo) {
   const auto one = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
   const auto two = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
   for_each_row([&](const Case& row, DType storage) {
-    EXPECT_EQ(compare_bits(row, storage, *one, *two), "");
+    EXPECT_EQ(compare_bits(row, storage, {*one}, {*two}), "");
   });
 }
 
@@ -52,7 +52,7 @@ TEST_P(CpuBackend, RefusesOperandsOfAnotherType) {
   for_each_row([&](const Case& row, DType storage) {
     if (storage != DType::kF32 || row.op == "fill") return;
     for (int operand = 0;; ++operand) {
-      const auto refused = refuses_disguised(row, storage, operand, *backend);
+      const auto refused = refuses_disguised(row, storage, operand, {*backend});
       if (!refused) break;
       EXPECT_TRUE(*refused) << row.op << " " << row.description << ", " << name_of(storage)
                             << ": operand " << operand;
@@ -64,7 +64,7 @@ TEST_P(CpuBackend, RefusesOperandsOfAnotherType) {
 TEST_P(CpuBackend, SurvivesDoubles) {
   const auto backend = make_cpu_backend(2, cpu::ProductPrecision::kFp32);
   for_each_row([&](const Case& row, DType /*storage*/) {
-    EXPECT_TRUE(refuses_disguised(row, DType::kF64, -1, *backend).value_or(true));
+    EXPECT_TRUE(refuses_disguised(row, DType::kF64, -1, {*backend}).value_or(true));
   });
 }
 
@@ -108,7 +108,7 @@ TEST(CpuBackendBf16Products, MatchTheReference) {
     const auto backend = make_cpu_backend(2, family);
     for (const Case& row : make_case_table().tests) {
       if (!row.product) continue;
-      EXPECT_EQ(compare_with_reference(row, DType::kBF16, *backend), "") << cpu::name_of(family);
+      EXPECT_EQ(compare_with_reference(row, DType::kBF16, {*backend}), "") << cpu::name_of(family);
     }
   }
 }

@@ -13,11 +13,8 @@ namespace phalanx::ops {
 // A backend, and where its tensors lie. Elsewhere than on the host a case's operands are uploaded
 // and read back.
 struct Machine {
-  Machine(Backend& the_backend, ArenaMemory& the_memory = host_memory())
-      : backend(the_backend), memory(the_memory) {}
-
   Backend& backend;
-  ArenaMemory& memory;
+  ArenaMemory& memory = host_memory();
 };
 
 // What went wrong, or an empty string: an output element farther from the reference than its

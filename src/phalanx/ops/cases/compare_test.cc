@@ -25,7 +25,7 @@ TEST(CaseTable, IsWellFormed) {
   std::set<std::string> names;
   for (const Case& row : make_case_table().tests) {
     EXPECT_TRUE(names.insert(row.op + " " + row.description).second) << row.op << row.description;
-    EXPECT_THAT(compare_with_reference(row, row.storage.back(), *reference), IsEmpty());
+    EXPECT_THAT(compare_with_reference(row, row.storage.back(), {*reference}), IsEmpty());
   }
 }
 
@@ -70,7 +70,7 @@ std::string compare_with_fault(double tolerance,
                    return job;
                  }};
   const auto reference = make_ref_backend();
-  return compare_with_reference(row, DType::kF32, *reference);
+  return compare_with_reference(row, DType::kF32, {*reference});
 }
 
 TEST(Compare, SeesWhatIsWrong) {

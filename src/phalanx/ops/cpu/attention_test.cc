@@ -362,7 +362,7 @@ void for_each_bf16_case(const Check& check) {
 TEST(CpuAttentionBf16Products, MatchTheReference) {
   const auto backend = make_cpu_backend(2, ProductPrecision::kBf16);
   for_each_bf16_case([&](const ops::Case& row) {
-    EXPECT_EQ(ops::compare_with_reference(row, DType::kBF16, *backend), "");
+    EXPECT_EQ(ops::compare_with_reference(row, DType::kBF16, {*backend}), "");
   });
 }
 
@@ -370,7 +370,7 @@ TEST(CpuAttentionBf16Products, GiveTheSameBitsForAnyThreads) {
   const auto one = make_cpu_backend(1, ProductPrecision::kBf16);
   const auto five = make_cpu_backend(5, ProductPrecision::kBf16);
   for_each_bf16_case([&](const ops::Case& row) {
-    EXPECT_EQ(ops::compare_bits(row, DType::kBF16, *one, *five), "");
+    EXPECT_EQ(ops::compare_bits(row, DType::kBF16, {*one}, {*five}), "");
   });
 }
 
@@ -380,9 +380,9 @@ TEST(CpuAttentionBf16Products, AreUsedForBf16StorageOnly) {
   const auto bf16 = make_cpu_backend(1, ProductPrecision::kBf16);
   int different = 0;
   for_each_bf16_case([&](const ops::Case& row) {
-    EXPECT_EQ(ops::compare_bits(row, DType::kF32, *fp32, *bf16), "");
-    EXPECT_EQ(ops::compare_bits(row, DType::kF16, *fp32, *bf16), "");
-    different += ops::compare_bits(row, DType::kBF16, *fp32, *bf16).empty() ? 0 : 1;
+    EXPECT_EQ(ops::compare_bits(row, DType::kF32, {*fp32}, {*bf16}), "");
+    EXPECT_EQ(ops::compare_bits(row, DType::kF16, {*fp32}, {*bf16}), "");
+    different += ops::compare_bits(row, DType::kBF16, {*fp32}, {*bf16}).empty() ? 0 : 1;
   });
   if (active_target() >= Target::kAvx512Bf16) {
     EXPECT_GT(different, 0);

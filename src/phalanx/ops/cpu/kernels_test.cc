@@ -60,7 +60,7 @@ TEST_P(OtherTargets, MatchTheReference) {
     if (!vectors) continue;  // these have their own tests
     for (const DType storage : row.storage) {
       if (storage == DType::kF16) continue;  // differs from bf16 in the conversions alone
-      EXPECT_EQ(ops::compare_with_reference(row, storage, *backend), "");
+      EXPECT_EQ(ops::compare_with_reference(row, storage, {*backend}), "");
     }
   }
 }

@@ -109,7 +109,7 @@ TEST_P(SameBits, OnEveryTarget) {
   for_each_row([&](const ops::Case& row, DType storage, const std::string& name) {
     expect_equal(on_all_targets([&] {
                    const auto backend = make_cpu_backend(1, ProductPrecision::kFp32);
-                   return ops::output_bits(row, storage, *backend);
+                   return ops::output_bits(row, storage, {*backend});
                  }),
                  name);
   });
@@ -121,7 +121,7 @@ TEST_P(SameBits, WithAnyNumberOfThreads) {
     std::vector<std::byte> one;
     for (const int threads : {1, 2, 3, 5}) {
       const auto backend = make_cpu_backend(threads, ProductPrecision::kFp32);
-      auto bits = ops::output_bits(row, storage, *backend);
+      auto bits = ops::output_bits(row, storage, {*backend});
       if (threads == 1)
         one = std::move(bits);
       else

@@ -4,6 +4,8 @@
 // the sum of exp(x - largest), then both are joined, the sums in double. Second pass: the gradient,
 // from the logits again, which may be overwritten.
 
+#include <algorithm>
+
 #include "phalanx/ops/cuda/fault-inl.h"
 #include "phalanx/ops/cuda/pack-inl.h"
 
@@ -82,7 +84,7 @@ struct RowSums {
 
 template <int kTeam>
 struct LogitTeam {
-  static constexpr int kThreads = kTeam == 32 ? 256 : kTeam;
+  static constexpr int kThreads = std::max(kTeam, 256);
   static constexpr int kRows = kThreads / kTeam;
   static constexpr int kWarps = kTeam / 32;
   static constexpr std::int64_t kSharedBytes = kTeam == 32 ? 0 : 2 * 128;

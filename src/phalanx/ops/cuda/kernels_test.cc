@@ -42,7 +42,7 @@ class CudaKernels : public testing::TestWithParam<std::string> {
       if (row.op != GetParam()) continue;
       const auto turn = static_cast<std::size_t>(rows) % row.storage.size();
       for (const DType storage : every_type ? row.storage : row.storage.subspan(turn, 1)) {
-        check(row, storage, ops::Machine(*backend_, *memory_));
+        check(row, storage, ops::Machine{*backend_, *memory_});
         ++rows;
       }
     }
