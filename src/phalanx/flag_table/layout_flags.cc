@@ -221,7 +221,7 @@ constexpr TrainFlag kLayoutRows[] = {
     works<&LayoutConfig::device>(kOwn, "--device",
                                  "Where ranks compute; the emulated CUDA device is for tests of "
                                  "programs, devices with a name "
-                                 "are for phalanx plan, which needs none",
+                                 "are for plans, which need none",
                                  {.choices = kDeviceNames}),
     works<&LayoutConfig::threads_per_rank>(kOwn, "--threads-per-rank",
                                            "CPU threads of each rank (0: usable cores / ranks)",
