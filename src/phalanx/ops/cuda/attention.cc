@@ -1,6 +1,7 @@
 #include "phalanx/ops/cuda/attention.h"
 
 #include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/attention_backward-inl.h"
 #include "phalanx/ops/cuda/attention_mma_backward-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"

@@ -1,5 +1,6 @@
 #include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/attention_backward-inl.h"
 
 using namespace phalanx::cuda;
 

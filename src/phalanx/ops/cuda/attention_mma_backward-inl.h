@@ -4,6 +4,7 @@
 // of its heads. A warp has 16 rows; scores and their gradients stay in registers, as operands of
 // the products that follow. Nothing is added by two blocks.
 
+#include "phalanx/ops/cuda/attention_backward-inl.h"
 #include "phalanx/ops/cuda/attention_mma-inl.h"
 
 namespace phalanx::cuda {

@@ -1,0 +1,212 @@
+#pragma once
+// Attention backward in the tiles of forward: scores are computed again.
+
+#include "phalanx/ops/cuda/attention_tile-inl.h"
+
+namespace phalanx::cuda {
+
+// What backward has beside the operands of forward.
+template <typename T>
+struct AttentionGradients {
+  const T* dout;
+  AttentionHeads dout_heads;
+  const float* lse;    // [samples, heads, queries]
+  const float* delta;  // the same
+};
+
+// probabilities (after dropout) and dscores of a tile.
+template <typename T>
+PHALANX_DEVICE void attention_gradients(Thread& t, const AttentionOperands<T>& in,
+                                        const AttentionGradients<T>& of,
+                                        const AttentionPairs& pairs, std::int64_t b, std::int64_t h,
+                                        float* left, float* right, float (&probabilities)[4][4],
+                                        float (&dscores)[4][4]) {
+  using Tile = AttentionTile;
+  const std::int64_t i = pairs.query_begin;
+  const std::int64_t j = pairs.key_begin;
+  const std::int64_t g = h / in.of_group;
+  float scores[4][4] = {};
+  Tile::multiply_rows(t, in.query + i * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+                      in.query_heads.row, pairs.queries,
+                      in.key + j * in.key_heads.row + in.key_heads.at(b, g, 1), in.key_heads.row,
+                      pairs.keys, in.width, in.packed, left, right, scores);
+  pairs.scale(t, in, h, scores);
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) dscores[a][c] = 0.0F;
+  }
+  Tile::multiply_rows(t, of.dout + i * of.dout_heads.row + of.dout_heads.at(b, h, in.of_group),
+                      of.dout_heads.row, pairs.queries,
+                      in.value + j * in.value_heads.row + in.value_heads.at(b, g, 1),
+                      in.value_heads.row, pairs.keys, in.width, in.packed, left, right, dscores);
+  pairs.drop(t, in, b, h, dscores);
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+    const std::int64_t r = Tile::row(t) + a;
+    const std::int64_t at = (b * in.heads + h) * in.queries + i + (r < pairs.queries ? r : 0);
+    const float lse = of.lse[at];
+    const float delta = of.delta[at];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const float probability = pairs.sees(a, c) ? attention_exp(scores[a][c] - lse) : 0.0F;
+      probabilities[a][c] = probability;
+      dscores[a][c] = pairs.sees(a, c) ? probability * (dscores[a][c] - delta) : 0.0F;
+    }
+  }
+  pairs.drop(t, in, b, h, probabilities);
+}
+
+// dquery: a block as of forward.
+template <typename T>
+struct AttentionQueryGradientKernel : AttentionTile {
+  struct Params {
+    AttentionOperands<T> in;
+    AttentionGradients<T> of;
+    T* dquery;
+    AttentionHeads dquery_heads;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) {
+    return 3 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
+  }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const AttentionOperands<T>& in = p.in;
+    float* left = t.template shared<float>(kNumbers);
+    float* right = t.template shared<float>(kNumbers);
+    float* weights = t.template shared<float>(kNumbers);  // [key][query]
+    auto* flags = t.template shared<std::uint32_t>(16);
+    const std::int64_t first_query = t.block(0) * kSide;
+    const std::int64_t h = t.block(1) / in.chunks;
+    const std::int64_t chunk = t.block(1) % in.chunks * kSide;
+    const std::int64_t b = t.block(2);
+    const T* key = in.key + in.key_heads.at(b, h / in.of_group, 1);
+    const std::int64_t queries =
+        in.queries - first_query < kSide ? in.queries - first_query : kSide;
+    float sum[4][4] = {};
+    int turn = 0;
+    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+      const AttentionPairs pairs(t, in, b, first_query, j);
+      if (!pairs.any(t, flags, turn)) continue;
+      float probabilities[4][4];
+      float dscores[4][4];
+      attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+      keep_transposed(t, dscores, weights);
+      fetch<false>(t, key + j * in.key_heads.row, in.key_heads.row, pairs.keys, chunk, in.width,
+                   in.packed, right);
+      t.sync();
+      if (row(t) < queries) multiply(t, weights, right, static_cast<int>(pairs.keys), sum);
+    }
+    store(t, sum, in.scale, queries, chunk, in.width,
+          p.dquery + first_query * p.dquery_heads.row + p.dquery_heads.at(b, h, in.of_group),
+          p.dquery_heads.row);
+  }
+};
+
+// dkey and dvalue: a block has 64 keys of a group and 64 columns, and meets all queries of all
+// heads of the group: grid [tiles of keys, groups and chunks, samples].
+template <typename T>
+struct AttentionKeyGradientKernel : AttentionTile {
+  struct Params {
+    AttentionOperands<T> in;
+    AttentionGradients<T> of;
+    T* dkey;
+    T* dvalue;
+    AttentionHeads dkey_heads;
+    AttentionHeads dvalue_heads;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) {
+    return 4 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
+  }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const AttentionOperands<T>& in = p.in;
+    float* left = t.template shared<float>(kNumbers);
+    float* right = t.template shared<float>(kNumbers);
+    float* weights = t.template shared<float>(kNumbers);   // [query][key]: probabilities
+    float* dweights = t.template shared<float>(kNumbers);  // [query][key]: dscores
+    auto* flags = t.template shared<std::uint32_t>(16);
+    const std::int64_t first_key = t.block(0) * kSide;
+    const std::int64_t g = t.block(1) / in.chunks;
+    const std::int64_t chunk = t.block(1) % in.chunks * kSide;
+    const std::int64_t b = t.block(2);
+    const std::int64_t keys = in.keys - first_key < kSide ? in.keys - first_key : kSide;
+    float dkey[4][4] = {};
+    float dvalue[4][4] = {};
+    int turn = 0;
+    for (std::int64_t h = g * in.of_group; h < (g + 1) * in.of_group; ++h) {
+      const T* query = in.query + in.query_heads.at(b, h, in.of_group);
+      const T* dout = p.of.dout + p.of.dout_heads.at(b, h, in.of_group);
+      for (std::int64_t i = 0; i < in.queries; i += kSide, ++turn) {
+        const AttentionPairs pairs(t, in, b, i, first_key);
+        if (!pairs.any(t, flags, turn)) continue;
+        float probabilities[4][4];
+        float dscores[4][4];
+        attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+        keep(t, probabilities, weights);
+        keep(t, dscores, dweights);
+        fetch<false>(t, dout + i * p.of.dout_heads.row, p.of.dout_heads.row, pairs.queries, chunk,
+                     in.width, in.packed, left);
+        fetch<false>(t, query + i * in.query_heads.row, in.query_heads.row, pairs.queries, chunk,
+                     in.width, in.packed, right);
+        t.sync();
+        if (row(t) < keys) {
+          multiply(t, weights, left, static_cast<int>(pairs.queries), dvalue);
+          multiply(t, dweights, right, static_cast<int>(pairs.queries), dkey);
+        }
+      }
+    }
+    store(t, dkey, in.scale, keys, chunk, in.width,
+          p.dkey + first_key * p.dkey_heads.row + p.dkey_heads.at(b, g, 1), p.dkey_heads.row);
+    store(t, dvalue, 1.0F, keys, chunk, in.width,
+          p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1),
+          p.dvalue_heads.row);
+  }
+};
+
+// dbias += dscores of all samples, in order: a block has a tile of a head: grid [tiles of keys,
+// tiles of queries, heads].
+template <typename T>
+struct AttentionBiasGradientKernel : AttentionTile {
+  struct Params {
+    AttentionOperands<T> in;
+    AttentionGradients<T> of;
+    float* dbias;
+    std::int64_t head;  // elements between heads
+    std::int64_t row;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) {
+    return 2 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
+  }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const AttentionOperands<T>& in = p.in;
+    float* left = t.template shared<float>(kNumbers);
+    float* right = t.template shared<float>(kNumbers);
+    auto* flags = t.template shared<std::uint32_t>(16);
+    const std::int64_t first_key = t.block(0) * kSide;
+    const std::int64_t first_query = t.block(1) * kSide;
+    const std::int64_t h = t.block(2);
+    float sum[4][4] = {};
+    for (std::int64_t b = 0; b < in.batch; ++b) {
+      const AttentionPairs pairs(t, in, b, first_query, first_key);
+      if (!pairs.any(t, flags, static_cast<int>(b))) continue;
+      float probabilities[4][4];
+      float dscores[4][4];
+      attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sum[a][c] += dscores[a][c];
+      }
+    }
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const std::int64_t i = first_query + row(t) + a;
+        const std::int64_t j = first_key + column(t) + c;
+        if (i < in.queries && j < in.keys) p.dbias[h * p.head + i * p.row + j] += sum[a][c];
+      }
+    }
+  }
+};
+
+}  // namespace phalanx::cuda
