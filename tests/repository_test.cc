@@ -173,7 +173,7 @@ class Scripts : public testing::Test {
     program("programs/sudo", "exec \"$@\"");
     program("programs/cmake", "exit 0");
     program("programs/ctest", "exit 0");
-    for (const char* check : {"format", "headers", "tidy", "sanitizers", "fuzz"}) {
+    for (const char* check : {"format", "headers", "tidy", "sanitizers", "fuzz", "kernels"}) {
       program(std::string("tools/check-") + check, "exit 0");
     }
   }
