@@ -1,4 +1,4 @@
-// Families on the emulated CUDA device, as they are typed.
+// Runs on the emulated CUDA device and plans for devices that are named, as they are typed.
 
 #include "program_test.h"
 
@@ -60,6 +60,34 @@ TEST_F(DeviceProgram, BertAndT5HaveTheProcessorsLosses) {
       EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << i;
     }
   }
+}
+
+class DevicePlans : public ProgramTest {
+ protected:
+  static std::string plan() {
+    return "plan gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+           "--max-position-embeddings 32 --vocab-size 256 --tokenizer-type NullTokenizer "
+           "--micro-batch-size 1 --global-batch-size 2 --world-size 2 --device cuda:h100-80g ";
+  }
+};
+
+// No driver, no nvcc, and several ranks.
+TEST_F(DevicePlans, NeedNoDevice) {
+  const Json device = run_json(plan() + "--json").at("device");
+  EXPECT_EQ(device.at("name"), "cuda:h100-80g");
+  EXPECT_EQ(device.at("memory_bytes"), 80'000'000'000);
+  EXPECT_EQ(device.at("fits"), true);
+  EXPECT_NE(run(plan()).out.find("device: NVIDIA H100 of compute capability 9.0 has 74.5 GiB"),
+            std::string::npos);
+}
+
+TEST_F(DevicePlans, RefuseWhatIsOfProcessors) {
+  const auto output = run(plan() + "--cpu-target avx2");
+  EXPECT_EQ(output.status, 78);
+  EXPECT_NE(output.err.find("--cpu-target avx2 is of processors: leave it out with --device "
+                            "cuda:h100-80g"),
+            std::string::npos)
+      << output.err;
 }
 
 }  // namespace

@@ -148,12 +148,17 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
 // The kernels of this machine, or of the target that is named.
 DeviceChoice kernels_of(const PlanCall& call) {
   const ModelConfig& model = call.config.model;
-  if (const NamedDevice* named = named_device(call.config.layout.device)) {
+  const std::string& device = call.config.layout.device;
+  if (device != "cpu" && !call.cpu_target.empty()) {
+    throw ConfigError("--cpu-target {} is of processors: leave it out with --device {}",
+                      call.cpu_target, device);
+  }
+  if (const NamedDevice* named = named_device(device)) {
     DeviceChoice kernels;
     kernels.named = named;
     return kernels;
   }
-  if (const auto place = cuda_place(call.config.layout.device, 0)) {
+  if (const auto place = cuda_place(device, 0)) {
     DeviceChoice kernels;
     kernels.cuda = place;
     return kernels;
