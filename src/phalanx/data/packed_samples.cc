@@ -69,6 +69,22 @@ void PackedSamples::fetch(std::int64_t i, Sample& sample, std::span<double> coun
   counts[0] = fill_packed_sample(std::span(tokens).first(filled), lengths, batch_, schema_, sample);
 }
 
+std::optional<double> PackedSamples::mean_of_documents(const DocumentMeasure& measure) const {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(sequence_length_) + 1);  // by length
+  for (std::int64_t at = 0; at < index_.documents.size(); ++at) {
+    const std::int64_t document = index_.documents[at];
+    if (document >= range_.size()) refuse_index(at);
+    const std::int64_t length = data_->length(range_.begin + document);
+    ++counts[static_cast<std::size_t>(std::min(length, sequence_length_))];
+  }
+  double sum = 0.0;
+  for (std::int64_t length = 1; length <= sequence_length_; ++length) {
+    const std::int64_t count = counts[static_cast<std::size_t>(length)];
+    if (count > 0) sum += static_cast<double>(count) * measure(length);
+  }
+  return sum / static_cast<double>(index_.packs());
+}
+
 void PackedSamples::refuse_index(std::int64_t i) const {
   throw DataError(
       "{}: what it says of sample {} is no pack of {}: it or that file changed while it was open. "

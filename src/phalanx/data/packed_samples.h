@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "phalanx/base/batch_schema.h"
@@ -30,6 +31,8 @@ class PackedSamples final : public SampleSource {
   const BatchSchema& schema() const override { return schema_; }
   int losses() const override { return 1; }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
+
+  std::optional<double> mean_of_documents(const DocumentMeasure& measure) const override;
 
   const PackIndex& index() const { return index_; }
 

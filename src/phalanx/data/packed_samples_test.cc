@@ -91,6 +91,13 @@ TEST_F(PackedSamplesTest, WhatIsNotFilledIsPadding) {
   EXPECT_THAT(columns.document.subspan(11), ElementsAre(2, 2, 3, -1, -1));
 }
 
+TEST_F(PackedSamplesTest, MeansOfDocuments) {
+  const PackedSamples source = samples(kInOrder);  // documents of 6 | 3, 2 and 1 tokens
+  EXPECT_EQ(source.mean_of_documents([](std::int64_t n) { return static_cast<double>(n); }), 6.0);
+  EXPECT_EQ(source.mean_of_documents([](std::int64_t n) { return static_cast<double>(n * n); }),
+            (36.0 + 9.0 + 4.0 + 1.0) / 2);
+}
+
 TEST_F(PackedSamplesTest, EveryEpochIsAnOrderOfItsOwn) {
   documents_.assign(50, {1, 2, 3});
   SetUp();
