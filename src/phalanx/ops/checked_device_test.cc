@@ -1,5 +1,6 @@
 #include "phalanx/ops/checked_device.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "phalanx/base/test_support.h"
+#include "phalanx/ops/measured_device.h"
 
 namespace phalanx {
 namespace {
@@ -42,6 +44,25 @@ TEST_F(CheckedDevices, PassedOnceAndFailLater) {
   EXPECT_EQ(keep_checked(device_, true), "");
   EXPECT_EQ(keep_checked(device_, false), "");
   EXPECT_FALSE(is_checked(device_));
+}
+
+// What a run says of a device; others need no check.
+TEST_F(CheckedDevices, AreNotWarnedOf) {
+  MeasuredDevice measured;
+  EXPECT_EQ(measured.unchecked_text(), "");
+  measured.cuda = MeasuredDevice::Cuda{.place = {CudaMachine::kEmulated, 0},
+                                       .name = device_.name,
+                                       .products = device_.products,
+                                       .driver = device_.driver};
+  EXPECT_EQ(measured.unchecked_text(), "");
+  measured.cuda->place.machine = CudaMachine::kDevice;
+  EXPECT_THAT(measured.unchecked_text(),
+              testing::AllOf(testing::HasSubstr("NVIDIA H100, driver of CUDA 13.0"),
+                             testing::HasSubstr("phalanx selftest --device cuda")));
+  EXPECT_EQ(keep_checked(device_, true), "");
+  EXPECT_EQ(measured.unchecked_text(), "");
+  measured.cuda->driver = 13010;
+  EXPECT_NE(measured.unchecked_text(), "");
 }
 
 // No home, or one that cannot be written, ends nothing.
