@@ -32,11 +32,12 @@ int run_selftest(CommandIo& io, const Arguments& arguments) {
             &options.quick);
   flags.add({.name = "--output",
              .help = "Folder of selftest.txt and selftest.json, which are written after every "
-                     "check (without: selftest in $XDG_STATE_HOME/phalanx)"},
+                     "check (without: selftest in $XDG_STATE_HOME/phalanx)",
+             .value_name = "DIR"},
             &options.output);
   flags.add({.name = "--only",
-             .help = "Parts that are made: memory, copies, digests, functions, cases, products, "
-                     "rates, training; a processor has cases and training"},
+             .help = "Parts that are made, instead of all; a processor has cases and training",
+             .choices = "memory copies digests functions cases products rates training"},
             &options.parts);
   flags.add_example("phalanx selftest --device cuda --output check", "all of it");
   flags.add_example("phalanx selftest --device cpu --only cases --quick",
