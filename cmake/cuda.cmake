@@ -1,12 +1,25 @@
 # CUDA (docs/cuda.md). The kernels and what launches them are compiled twice. For the tests by the host's compiler, with the
 # emulated machine, driver and cuBLASLt: library cuda_emulated. And where nvcc is, by nvcc, with the real ones: target
-# cuda_device makes libphalanx_cuda.a and the program check_device; nothing that is built by default depends on it.
+# cuda_device makes libphalanx_cuda.so; nothing that is built by default depends on it.
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/phalanx/cuda)
 file(GLOB cuda_host CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cc src/phalanx/ops/cuda/check/*.cc)
 # The program has the sizes of scratch memory, too: they are in phalanx_ops.
-list(FILTER cuda_host EXCLUDE REGEX "(_test|/check_device|/interface|/scratch|/workspace_sizes)\\.cc$")
+list(FILTER cuda_host EXCLUDE REGEX "(_test|/record_digests|/interface|/scratch|/workspace_sizes)\\.cc$")
 file(GLOB cuda_kernels CONFIGURE_DEPENDS src/phalanx/ops/cuda/*.cu src/phalanx/ops/cuda/check/*.cu)
+# What a device must give is a part of what is built: a device may be where no source is.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/phalanx/ops/cuda/check/expected.txt)
+file(READ src/phalanx/ops/cuda/check/expected.txt digests)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda/digests.cc @ONLY CONTENT [[
+#include "phalanx/ops/cuda/check/expected.h"
+
+namespace phalanx::cuda {
+std::string built_in_digests() {
+  return R"digests(@digests@)digests";
+}
+}  // namespace phalanx::cuda
+]])
+list(APPEND cuda_host ${CMAKE_BINARY_DIR}/cuda/digests.cc)
 # Lines for nvcc in kernels, which another compiler does not know.
 set(cuda_flags -Wno-unknown-pragmas)
 
@@ -46,7 +59,7 @@ if(PHALANX_TESTS)
   add_library(phalanx_cuda_emulated MODULE src/phalanx/ops/cuda/interface.cc)
   target_link_libraries(phalanx_cuda_emulated PRIVATE cuda_emulated phalanx_options)
   phalanx_cuda_object(phalanx_cuda_emulated)
-  foreach(test ops_test planner_test train_test)
+  foreach(test ops_test planner_test selftest_test train_test)
     add_dependencies(${test} phalanx_cuda_emulated)
   endforeach()
 
@@ -58,11 +71,11 @@ if(PHALANX_TESTS)
     target_link_libraries(${test} PRIVATE cuda_emulated)
   endforeach()
 
-  # The device check on the emulated machine writes what a device must give.
-  add_executable(check_device_emulated EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc)
-  target_compile_options(check_device_emulated PRIVATE ${cuda_flags})
-  target_link_libraries(check_device_emulated PRIVATE cuda_emulated phalanx_options)
-  set_target_properties(check_device_emulated PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  # Writes what a device must give.
+  add_executable(record_digests EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/record_digests.cc)
+  target_compile_options(record_digests PRIVATE ${cuda_flags})
+  target_link_libraries(record_digests PRIVATE cuda_emulated phalanx_options)
+  set_target_properties(record_digests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endif()
 
 find_program(PHALANX_NVCC nvcc HINTS /usr/local/cuda/bin)
@@ -109,15 +122,6 @@ target_compile_definitions(cuda_device_library PRIVATE PHALANX_CUDA_TOOLKIT)
 # What tools read of compile_commands.json are the flags of all other files.
 set_target_properties(cuda_device_library PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
 target_link_libraries(cuda_device_library PUBLIC fmt::fmt-header-only PRIVATE phalanx_options)
-# What the check needs of base and no more: it is carried to a machine that has a driver and little else.
-add_executable(check_device EXCLUDE_FROM_ALL src/phalanx/ops/cuda/check/check_device.cc
-            src/phalanx/ops/cuda/scratch.cc
-            src/phalanx/base/error.cc src/phalanx/base/dtype.cc src/phalanx/base/numeric.cc src/phalanx/base/philox.cc)
-target_compile_options(check_device PRIVATE ${cuda_flags})
-target_link_libraries(check_device PRIVATE cuda_device_library phalanx_options ${cuda_toolkit}/lib64/libcudart_static.a
-                      ${CMAKE_DL_LIBS} Threads::Threads rt)
-target_link_options(check_device PRIVATE -static-libstdc++ -static-libgcc)
-set_target_properties(check_device PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} EXPORT_COMPILE_COMMANDS OFF)
 # As the program opens it.
 add_library(phalanx_cuda_object MODULE EXCLUDE_FROM_ALL src/phalanx/ops/cuda/interface.cc)
 target_compile_options(phalanx_cuda_object PRIVATE ${cuda_flags})
@@ -125,4 +129,4 @@ target_link_libraries(phalanx_cuda_object PRIVATE cuda_device_library phalanx_op
                       ${cuda_toolkit}/lib64/libcudart_static.a ${CMAKE_DL_LIBS} Threads::Threads rt)
 phalanx_cuda_object(phalanx_cuda_object)
 set_target_properties(phalanx_cuda_object PROPERTIES OUTPUT_NAME phalanx_cuda EXPORT_COMPILE_COMMANDS OFF)
-add_custom_target(cuda_device DEPENDS check_device phalanx_cuda_object)
+add_custom_target(cuda_device DEPENDS phalanx_cuda_object)

@@ -23,7 +23,7 @@ endfunction()
 # The libraries, without what only tests and builds use.
 get_property(installed DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 list(FILTER installed INCLUDE REGEX "^phalanx_")
-list(FILTER installed EXCLUDE REGEX "^phalanx_(precompiled.*|.*_reference|ucx|library)$|_test$")
+list(FILTER installed EXCLUDE REGEX "^phalanx_(precompiled.*|ucx|library)$|_test$")
 # A name for all of it.
 add_library(phalanx_all INTERFACE)
 target_link_libraries(phalanx_all INTERFACE phalanx_cli)

@@ -192,7 +192,7 @@ endfunction()
 
 # phalanx_folders(TABLE): reads the walls table; for each folder makes the library phalanx_<folder> of its .cc
 # files (recursively) and the test program <folder>_test of its *_test.cc files. What judges the ops (ref/ and
-# cases/) is the library phalanx_ops_reference: tests need it, the program does not.
+# cases/) is the library phalanx_ops_reference: tests need it, and the selftest does.
 function(phalanx_folders table)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
   file(STRINGS ${table} lines REGEX "^tests [a-z_]+:")

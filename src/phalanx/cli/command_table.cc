@@ -46,6 +46,8 @@ constexpr Command kCommands[] = {
      run_export},
     {kOther, "completion", "a script that completes commands and flags: bash, zsh, fish",
      run_completion},
+    {kOther, "selftest", "whether a device computes what it should: selftest --device cuda",
+     run_selftest},
     {kOther, "help", "the flags of a command: help COMMAND", run_help},
     {kOther, "version", "version, compiler, backends, processor", run_version},
 };

@@ -10,6 +10,7 @@
 
 #include "phalanx/cuda/driver.h"
 #include "phalanx/ops/backend.h"
+#include "phalanx/ops/device_check.h"
 
 namespace phalanx {
 
@@ -19,7 +20,7 @@ struct CudaInterface;
 using CudaInterfaceOf = const CudaInterface* (*)(int version);
 inline constexpr const char* kCudaInterfaceOf = "phalanx_cuda_interface";
 // Another one for every change of the table, or of what its functions take or return.
-inline constexpr int kCudaInterfaceVersion = 1;
+inline constexpr int kCudaInterfaceVersion = 2;
 
 struct CudaInterface {
   int (*device_count)();  // 0 where there is no device, or no driver
@@ -34,6 +35,8 @@ struct CudaInterface {
   std::string (*products)(int device);
   // Of the backend on this device, for a plan.
   std::unique_ptr<const WorkspaceSizes> (*workspace_sizes)(int device);
+  // A part of a selftest (ops/device_check.h).
+  void (*check)(DevicePart part, const DeviceCheckOptions& options, CheckSink& sink);
 };
 
 enum class CudaMachine : std::uint8_t { kDevice, kEmulated };

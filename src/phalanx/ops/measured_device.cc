@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "phalanx/base/progress.h"
+#include "phalanx/ops/checked_device.h"
 
 namespace phalanx {
 namespace {
@@ -63,6 +64,17 @@ std::string MeasuredDevice::peak_text() const {
   return cpu::to_text(peak);
 }
 
+std::string MeasuredDevice::unchecked_text() const {
+  if (!cuda || cuda->place.machine == CudaMachine::kEmulated) return {};
+  const CheckedDevice device{cuda->name, cuda->driver, cuda->products};
+  if (is_checked(device)) return {};
+  return fmt::format(
+      "--device cuda: nobody has checked this device for this user ({}): `phalanx selftest "
+      "--device "
+      "cuda` takes some minutes and says whether it computes what it should",
+      device.text());
+}
+
 MeasuredDevice measure_device(std::string_view requested, bool stores_bf16, int threads) {
   return {.products = cpu::choose_products(requested, stores_bf16),
           .peak = cpu::measure_peak(threads)};
@@ -76,12 +88,14 @@ MeasuredDevice measure_device(const CudaPlace& place, DType storage) {
         "CUDA_VISIBLE_DEVICES hides others)",
         place.device, cuda.device_count());
   }
+  const cuda::Facts facts = cuda.facts(place.device);
   return {.products = {},
           .peak = {},
           .cuda = MeasuredDevice::Cuda{.place = place,
-                                       .name = cuda.facts(place.device).name,
+                                       .name = facts.name,
                                        .products = cuda.products(place.device),
-                                       .flops = product_flops(place, storage)}};
+                                       .flops = product_flops(place, storage),
+                                       .driver = facts.driver_version}};
 }
 
 }  // namespace phalanx

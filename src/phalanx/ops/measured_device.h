@@ -20,6 +20,7 @@ struct MeasuredDevice {
     std::string name;      // "NVIDIA H100 80GB HBM3"
     std::string products;  // the family: "cuda-sm90-lt130100"
     double flops = 0.0;    // per second, of a large product in the run's storage type
+    int driver = 0;        // 13000: the CUDA that the driver has
   };
   std::optional<Cuda> cuda = {};
 
@@ -33,6 +34,9 @@ struct MeasuredDevice {
   // For people: the family of products with the reason, and the peak rates.
   std::string products_text() const;
   std::string peak_text() const;
+  // A warning where no selftest has passed on this device with its driver and library
+  // (checked_device.h); empty where one has, of processors and of the emulated device.
+  std::string unchecked_text() const;
 };
 
 // `requested` is --matmul-precision; ConfigError as choose_products() (cpu/precision.h) says.

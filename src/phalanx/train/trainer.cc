@@ -92,6 +92,10 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       snapshots_(snapshots_of(setup, rank_)) {
   if (is_traced()) reserve_trace();
   scaler_.restore(state_.loss_scaler);
+  if (const std::string text = sinks != nullptr ? setup.device.unchecked_text() : std::string();
+      !text.empty()) {
+    log_.note({RunNote::Kind::kWarning, state_.iteration, text});
+  }
   if (config_.run.check_weight_hash_across_dp_replicas_interval > 0 && !ranks_.data &&
       !shares_parameters(rank_)) {
     log_.note({RunNote::Kind::kWarning, state_.iteration,

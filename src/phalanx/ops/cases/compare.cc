@@ -145,6 +145,19 @@ std::string compare_output(const Output& output, const Tensor& reference) {
   return {};
 }
 
+// The largest error as a share of the output's scale.
+double largest_error(const Output& output, const Tensor& reference) {
+  const ref::Array got = ref::read(output.tensor);
+  const ref::Array expected = ref::read(reference);
+  const double scale = std::max(output.floor, largest_finite(expected));
+  double largest = 0.0;
+  for (std::size_t i = 0; i < got.values.size(); ++i) {
+    const double difference = std::abs(got.values[i] - expected.values[i]);
+    if (std::isfinite(difference)) largest = std::max(largest, difference);
+  }
+  return scale > 0.0 ? largest / scale : largest;
+}
+
 std::vector<std::byte> output_bytes(const Tensor& tensor) {
   std::vector<std::byte> bytes;
   ref::for_each_element(tensor, [&](const std::byte* at, std::size_t /*i*/) {
@@ -159,12 +172,8 @@ std::string at_output(const Case& row, DType storage, std::size_t output,
                      message);
 }
 
-}  // namespace
-
-std::string compare_with_reference(const Case& row, DType storage, const Machine& machine) {
-  const auto reference = make_ref_backend();
-  const Run expected(row, storage, {*reference});
-  const Run got(row, storage, machine);
+// What is wrong with a run, or an empty string.
+std::string compare_runs(const Case& row, DType storage, const Run& got, const Run& expected) {
   for (std::size_t i = 0; i < got.outputs().size(); ++i) {
     const auto message = compare_output(got.outputs()[i], expected.outputs()[i].tensor);
     if (!message.empty()) return at_output(row, storage, i, message);
@@ -172,6 +181,38 @@ std::string compare_with_reference(const Case& row, DType storage, const Machine
   const auto message = got.trespass();
   if (message.empty()) return {};
   return fmt::format("{} {} ({}): {}", row.op, row.description, name_of(storage), message);
+}
+
+}  // namespace
+
+std::string compare_with_reference(const Case& row, DType storage, const Machine& machine) {
+  const auto reference = make_ref_backend();
+  const Run expected(row, storage, {*reference});
+  return compare_runs(row, storage, Run(row, storage, machine), expected);
+}
+
+Judgement judge_twice(const Case& row, DType storage, const Machine& machine) {
+  const auto reference = make_ref_backend();
+  const Run expected(row, storage, {*reference});
+  const Run first(row, storage, machine);
+  Judgement judgement{.wrong = compare_runs(row, storage, first, expected)};
+  const Run second(row, storage, machine);
+  double largest = -1.0;
+  for (std::size_t i = 0; i < first.outputs().size(); ++i) {
+    const Output& output = first.outputs()[i];
+    const bool is_equal = output_bytes(output.tensor) == output_bytes(second.outputs()[i].tensor);
+    if (!is_equal && judgement.wrong.empty()) {
+      judgement.wrong = at_output(row, storage, i, "two runs differ");
+    }
+    if (!std::isfinite(output.tolerance)) continue;
+    const double error = largest_error(output, expected.outputs()[i].tensor);
+    const double share = output.tolerance > 0.0 ? error / output.tolerance : error;
+    if (share <= largest) continue;
+    largest = share;
+    judgement.error = error;
+    judgement.tolerance = output.tolerance;
+  }
+  return judgement;
 }
 
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,

@@ -22,6 +22,16 @@ struct Machine {
 // workspace_bytes asked for.
 std::string compare_with_reference(const Case& row, DType storage, const Machine& machine);
 
+// A case run twice: what went wrong, as compare_with_reference() says it, or bits that differ
+// between the two runs; and the error that is largest as a share of its tolerance, both relative to
+// the output's scale.
+struct Judgement {
+  std::string wrong;
+  double error = 0.0;
+  double tolerance = 0.0;
+};
+Judgement judge_twice(const Case& row, DType storage, const Machine& machine);
+
 // Whether the op's check refuses the case when the operand of this number has another type, or the
 // op does not use it: the outputs are the same. Nothing where there are fewer operands.
 std::optional<bool> refuses_disguised(const Case& row, DType storage, int operand,

@@ -1,5 +1,6 @@
 // What a shared object with the CUDA backend exports.
 
+#include "phalanx/ops/cuda/check/device_checks.h"
 #include "phalanx/ops/cuda/cuda_backend.h"
 #include "phalanx/ops/cuda/device_memory.h"
 #include "phalanx/ops/cuda_library.h"
@@ -15,6 +16,7 @@ phalanx_cuda_interface(int version) {
       .backend = make_cuda_backend,
       .products = cuda::products_of,
       .workspace_sizes = [](int device) { return cuda_workspace_sizes(cuda::sizes_of(device)); },
+      .check = cuda::check_device,
   };
   return version == kCudaInterfaceVersion ? &kInterface : nullptr;
 }

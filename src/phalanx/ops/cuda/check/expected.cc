@@ -33,13 +33,20 @@ Digest digest_parts(const std::vector<std::byte>& bytes) {
   return digest;
 }
 
-// Lines "BYTES DIGEST,DIGEST,... NAME"; '#' begins a comment.
 Expected read_expected(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw InputMissingError("{}: cannot be read", path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_expected(text.str(), path);
+}
+
+// Lines "BYTES DIGEST,DIGEST,... NAME"; '#' begins a comment.
+Expected parse_expected(const std::string& text, const std::string& path) {
+  std::istringstream lines(text);
   Expected expected;
   std::string line;
-  while (std::getline(file, line)) {
+  while (std::getline(lines, line)) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
     Digest digest;
@@ -77,7 +84,7 @@ std::vector<ApproximateCheck> all_approximate_checks() {
 void write_expected(const std::string& path, Workbench& bench) {
   std::ofstream file(path);
   if (!file) throw OutputError("{}: cannot be written", path);
-  file << "# What a device must give, as check_device_emulated --record has written it: bytes, "
+  file << "# What a device must give, as record_digests has written it: bytes, "
           "digests of 16 parts, name.\n";
   for (const ExactCheck& check : all_exact_checks()) {
     bench.clear();

@@ -20,9 +20,14 @@ struct Digest {
 };
 Digest digest_parts(const std::vector<std::byte>& bytes);
 
-// By the names of checks. InputMissingError, DataError.
+// By the names of checks.
 using Expected = std::map<std::string, Digest>;
+// Of expected.txt's text; `path` is for errors. DataError.
+Expected parse_expected(const std::string& text, const std::string& path);
+// InputMissingError, DataError.
 Expected read_expected(const std::string& path);
+// The text of expected.txt that the library was built with.
+std::string built_in_digests();
 // Runs every exact check. OutputError.
 void write_expected(const std::string& path, Workbench& bench);
 

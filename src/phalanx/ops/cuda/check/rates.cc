@@ -394,6 +394,7 @@ void attention_rates(Workbench& bench, std::int64_t bytes, const Measure& measur
   }
 }
 
+// Products of models are in model_products.h.
 void product_rates(Workbench& bench, std::int64_t bytes, const Measure& measure) {
   const CudaContext context = bench.with_products();
   struct Shape {
@@ -404,9 +405,6 @@ void product_rates(Workbench& bench, std::int64_t bytes, const Measure& measure)
   };
   const Shape shapes[] = {
       {"square of 8,192", DType::kBF16, 8192, 8192, 8192, false},
-      {"124M: query, key, value", DType::kBF16, 8192, 2304, 768, false},
-      {"124M: first of the MLP", DType::kBF16, 8192, 3072, 768, false},
-      {"7B: first of the MLP", DType::kBF16, 4096, 11008, 4096, false},
       {"square of 4,096", DType::kF16, 4096, 4096, 4096, false},
       {"square of 4,096", DType::kF32, 4096, 4096, 4096, false},
       {"square of 4,096 as tf32", DType::kF32, 4096, 4096, 4096, true},

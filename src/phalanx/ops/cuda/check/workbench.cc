@@ -120,6 +120,14 @@ std::vector<std::byte> Workbench::read(const void* from, std::int64_t bytes) {
   return {pinned, pinned + bytes};
 }
 
+std::vector<std::byte> Workbench::read_column(const void* from, std::int64_t pitch,
+                                              std::int64_t bytes, std::int64_t rows) {
+  std::byte* pinned = staging(bytes * rows);
+  copy_rows(context_.queue, pinned, bytes, from, pitch, bytes, rows);
+  wait_host(context_.queue);
+  return {pinned, pinned + bytes * rows};
+}
+
 std::vector<float> Workbench::read_floats(TypedAddress from, std::int64_t n) {
   return floats_of(read(from, n), from.type);
 }

@@ -53,6 +53,9 @@ class Workbench {
     return read(from.at, n * size_of(from.type));
   }
   std::vector<float> read_floats(TypedAddress from, std::int64_t n);
+  // `rows` pieces of `bytes` bytes, whose starts are `pitch` bytes apart.
+  std::vector<std::byte> read_column(const void* from, std::int64_t pitch, std::int64_t bytes,
+                                     std::int64_t rows);
 
  private:
   std::byte* staging(std::int64_t bytes);
