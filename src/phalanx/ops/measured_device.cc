@@ -69,13 +69,8 @@ MeasuredDevice measure_device(std::string_view requested, bool stores_bf16, int 
 }
 
 MeasuredDevice measure_device(const CudaPlace& place, DType storage) {
+  expect_device(place);
   const CudaInterface& cuda = cuda_interface(place.machine);
-  if (cuda.device_count() <= place.device) {
-    throw UnavailableError(
-        "--device cuda: there is no CUDA device {}: the driver shows {} (without a driver none; "
-        "CUDA_VISIBLE_DEVICES hides others)",
-        place.device, cuda.device_count());
-  }
   return {.products = {},
           .peak = {},
           .cuda = MeasuredDevice::Cuda{.place = place,
