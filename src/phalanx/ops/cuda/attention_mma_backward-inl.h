@@ -178,7 +178,7 @@ struct AttentionMmaQueryGradientKernel {
       for (int n = 0; n < 8; ++n) {
         if (in.dropout.draws) {
           Tile::drop(t, in, h, sample, position, key_positions + 8 * n, pair,
-                     regulars == 0xffffffffU, dscores[n]);
+                     regulars == 0xffffffffU, in.dropout.multiplier, dscores[n]);
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -315,7 +315,8 @@ struct AttentionMmaKeyGradientKernel {
                   in.bias[h * in.bias_head + (i + column) * in.bias_row + first_key + row[e / 2]];
             }
             const float probability = sees ? exp2_of(score - lses[column]) : 0.0F;
-            scores[n][e] = probability * kept[e];
+            // Products of these have the multiplier in the end, as in the forward pass.
+            scores[n][e] = kept[e] == 0.0F ? 0.0F : probability;
             dscores[n][e] = sees ? probability * (dscores[n][e] * kept[e] - deltas[column]) : 0.0F;
           }
         }
@@ -326,9 +327,9 @@ struct AttentionMmaKeyGradientKernel {
     store_mma<T, kWidth>(t, dkey, in.scale, key_count, in.width,
                          p.dkey + first_key * p.dkey_heads.row + p.dkey_heads.at(b, g, 1),
                          p.dkey_heads.row);
-    store_mma<T, kWidth>(t, dvalue, 1.0F, key_count, in.width,
-                         p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1),
-                         p.dvalue_heads.row);
+    store_mma<T, kWidth>(
+        t, dvalue, in.dropout.draws ? in.dropout.multiplier : 1.0F, key_count, in.width,
+        p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1), p.dvalue_heads.row);
   }
 
   // Multiplies with 0 or 1 / (1 - p): queries pair and pair + 1 of 8, two keys.
