@@ -143,5 +143,33 @@ TEST_F(DeviceCommands, PlanForDevicesThatAreNotThere) {
                "--matmul-precision fp32 is of processors");
 }
 
+// Each with one line that says what to do.
+TEST_F(DeviceCommands, SayWhyThereIsNoDevice) {
+  pretrain("gpt");
+  const auto refuses = [&](const std::string& environment, int status, const std::string& line,
+                           const std::string& words = "score --load model --tokens 1 2") {
+    const ProgramOutput output =
+        run_between("export " + environment, words + " --device cuda-emulated", "");
+    EXPECT_EQ(output.status, status) << output.err;
+    EXPECT_NE(output.err.find(line), std::string::npos) << output.err;
+  };
+  const std::string train =
+      "pretrain gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 "
+      "--max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 1 --lr 1e-2 "
+      "--train-iters 1 --mock-data --tokenizer-type NullTokenizer --vocab-size 16";
+  refuses("PHALANX_EMULATED_DRIVER=0", 69,
+          "this machine has no NVIDIA driver: install one of CUDA 13.0 or later");
+  refuses("PHALANX_EMULATED_DRIVER=12020", 69,
+          "the NVIDIA driver is of CUDA 12.2, this program needs 13.0 or later");
+  refuses("PHALANX_EMULATED_DRIVER=0", 69, "this machine has no NVIDIA driver", train);
+  refuses("PHALANX_EMULATED_DEVICES=0", 69, "the driver shows no device (no CUDA-capable device");
+  refuses("CUDA_VISIBLE_DEVICES=7", 69,
+          "the driver shows no device with CUDA_VISIBLE_DEVICES=7 (no CUDA-capable device is "
+          "detected): name one that nvidia-smi -L prints, or unset it");
+  refuses("CUDA_VISIBLE_DEVICES='0, 1'", 78, "CUDA_VISIBLE_DEVICES=0, 1: ' 1' is no device");
+  refuses("PHALANX_EMULATED_DEVICES=2", 78, "2 ranks would exchange tensors of devices",
+          train + " --nproc 2 --global-batch-size 2");
+}
+
 }  // namespace
 }  // namespace phalanx
