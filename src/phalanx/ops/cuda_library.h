@@ -24,6 +24,7 @@ inline constexpr int kCudaInterfaceVersion = 2;
 
 struct CudaInterface {
   int (*device_count)();  // 0 where there is no device, or no driver
+  cuda::DriverFacts (*driver_facts)();
   cuda::Facts (*facts)(int device);
   // For arenas; they must outlive them.
   std::unique_ptr<ArenaMemory> (*device_memory)(int device);
