@@ -50,6 +50,31 @@ TEST_F(DeviceRuns, ResumeBitForBit) {
       run_on("cuda-emulated", "whole", "--fp16 --initial-loss-scale 1024 --loss-scale-window 4"));
 }
 
+// Steps that are skipped move neither rates nor Adam's count, though the next step has begun when
+// the host learns of them; and the scale is halved at the same iterations.
+TEST_F(DeviceRuns, SkipTheProcessorsSteps) {
+  const std::string flags = "--fp16 --initial-loss-scale 67108864 --hysteresis 1 --loss-scale-window 2";
+  train(run_on("cpu", "host", flags));
+  train(run_on("cuda-emulated", "device", flags));
+  for (const char* of : {"skipped", "loss_scale", "learning_rate"}) {
+    EXPECT_EQ(metric("device", of), metric("host", of)) << of;
+  }
+  EXPECT_EQ(metric("device", "skipped").front(), true);
+  EXPECT_EQ(metric("device", "skipped").back(), false);
+}
+
+// A step that made no number is explained with its own iteration, samples and weights, though the
+// passes of the next one have run.
+TEST_F(DeviceRuns, ExplainTheProcessorsFailures) {
+  const std::string flags =
+      "--lr 1e25 --min-lr 1e25 --lr-warmup-iters 0 --clip-grad 0 "
+      "--eval-interval 1000";
+  const std::string on_host = refusal(run_on("cpu", "host", flags));
+  EXPECT_THAT(on_host, HasSubstr("the loss or gradient is not finite"));
+  EXPECT_EQ(refusal(run_on("cuda-emulated", "device", flags)), on_host);
+  EXPECT_EQ(metric("device", "iteration"), metric("host", "iteration"));
+}
+
 // Other products make other bits.
 TEST_F(DeviceRuns, AreResumedWhereTheyWereMade) {
   TrainConfig c = run_on("cuda-emulated", "device");

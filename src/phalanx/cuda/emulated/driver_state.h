@@ -110,6 +110,7 @@ class Driver {
   int devices = 1;
   int countdown = -1;
   std::int64_t ran = 0;
+  std::int64_t host_waits = 0;
   std::map<int, DeviceState> device_states;
   std::vector<std::unique_ptr<QueueState>> queues;  // by number; null if given back
   std::vector<std::unique_ptr<MarkState>> marks;
