@@ -119,9 +119,11 @@ class Backend : public WorkspaceSizes {
   virtual bool passed(Event event) = 0;
   virtual void wait_host(Event event) = 0;
 
-  // Where kernels have noted faults in data (ops/fault.h): waits for the queue, and throws the
-  // error that a host throws at once, as all backends on the host do.
-  virtual void throw_faults(Queue /*queue*/) {}
+  // What kernels have noted of faults in data (ops/fault.h) when all that is enqueued now has run.
+  // Backends on the host throw at once instead.
+  virtual LaterFaults faults_later(Queue /*queue*/) { return {}; }
+  // The same, waiting for the queue: throws the error that a host throws.
+  void throw_faults(Queue queue) { faults_later(queue).throw_any(); }
 
  private:
   virtual void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) = 0;

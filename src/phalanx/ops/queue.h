@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -67,5 +68,21 @@ inline ReadBack read_back_of(std::vector<std::byte> bytes) {
   };
   return ReadBack(std::make_unique<Here>(std::move(bytes)));
 }
+
+// Faults in data that may be on their way to the host.
+class LaterFaults {
+ public:
+  // None.
+  LaterFaults() = default;
+  // `throw_any` waits, and throws where there is a fault.
+  explicit LaterFaults(std::function<void()> throw_any) : throw_any_(std::move(throw_any)) {}
+
+  void throw_any() const {
+    if (throw_any_) throw_any_();
+  }
+
+ private:
+  std::function<void()> throw_any_;
+};
 
 }  // namespace phalanx

@@ -47,7 +47,7 @@ OpCost cost(const TotalSegments& op) {
 }
 OpCost cost(const Total& op) { return {"total", 0, bytes_of(op.x), bytes_of(op.sum)}; }
 OpCost cost(const GradientFactor& op) {
-  return {"gradient_factor", 0, bytes_of(op.square_sums, op.tokens, op.loss_scale),
+  return {"gradient_factor", 0, bytes_of(op.square_sums, op.tokens, op.loss_scale, op.checked),
           bytes_of(op.norm, op.factor, op.skip)};
 }
 
@@ -83,6 +83,10 @@ void gradient_factor(Context& context, const GradientFactor& op) {
   if (op.tokens) {
     expect_shape("gradient_factor", "tokens", op.tokens, {1}, DType::kF64);
     expect_shape("gradient_factor", "expected_tokens", op.expected_tokens, {1}, DType::kF64);
+  }
+  if (op.checked) {
+    expect_vector("gradient_factor", "checked", op.checked);
+    expect_dtype("gradient_factor", "checked", op.checked, DType::kF64);
   }
   expect_dtype("gradient_factor", "square_sums", op.square_sums, DType::kF64);
   expect_contiguous("gradient_factor", op.square_sums);

@@ -37,6 +37,7 @@ struct Total {
 
 // From the square sums of all parameters (in global parameter order) to what the optimizer
 // multiplies gradients by:
+//   loss_scale = not a number if one of `checked` is not finite
 //   average = expected_tokens / tokens / loss_scale (0 if tokens is 0)
 //   norm = sqrt(sum of sums) * average
 //   factor = average * min(1, clip / (norm + 1e-6)) (no clipping if clip is 0)
@@ -49,6 +50,7 @@ struct GradientFactor {
   Tensor tokens;           // [1], f64: unmasked ones of the global batch; absent: the expected ones
   Tensor expected_tokens;  // [1], f64; read with tokens
   Tensor loss_scale;       // [1], f32
+  Tensor checked = {};     // [m], f64, optional: losses
   double clip = 0.0;
 };
 

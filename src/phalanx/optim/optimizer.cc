@@ -14,12 +14,14 @@ constexpr std::size_t kGradient = 2;  // among the accesses of an update; moment
 
 Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
                      const OptimizerSettings& settings, const OptimizerGroups& groups,
-                     Arena& states, Arena& scalars, const StateFiles& files)
+                     Arena& states, Arena& scalars, const StateFiles& files,
+                     const OptimizerResults& results)
     : parameters_(&parameters),
       gradients_(&gradients),
       settings_(settings),
       groups_(groups),
-      ranges_(parameters.states(), scalars) {
+      ranges_(parameters.states(), scalars),
+      results_(results) {
   const StateLayout& layout = parameters.states();
   PHALANX_CHECK((groups.data != nullptr) == layout.is_sharded(),
                 "a group of shards goes with a sharded store");
@@ -34,10 +36,14 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
   }
   block_sums_ = scalars.allocate(DType::kF64, {ranges_.blocks()});
   by_parameter_ = scalars.allocate(DType::kF64, {parameters_of_model});
-  norm_ = scalars.allocate(full, {1});
   factor_ = scalars.allocate(full, {1});
-  skip_ = scalars.allocate(full, {1});
-  if (settings.count_zeros) zeros_ = scalars.allocate(DType::kF64, {1});
+  if (!results_.norm) {
+    results_ = {.norm = scalars.allocate(full, {1}),
+                .skip = scalars.allocate(full, {1}),
+                .zeros = settings.count_zeros ? scalars.allocate(DType::kF64, {1}) : Tensor()};
+  }
+  PHALANX_CHECK(results_.skip && (results_.zeros || !settings.count_zeros),
+                "an optimizer without a place for its results");
   numbers_ = scalars.allocate(DType::kF64, {kNumbers});
   constexpr auto kOfRule = static_cast<std::int64_t>(kRuleNumbers);
   rule_numbers_ = numbers_.slice(0, 0, kOfRule);
@@ -138,19 +144,20 @@ void Optimizer::upload_numbers(Context& context, const StepInputs& inputs) const
 void Optimizer::count_zeros(Context& context) const {
   const TimerScope time(timers_, StepTimer::kOptimizerCountZeros);
   sum_by_parameter(context, Statistic::kZeros);
-  ops::total(context, {.sum = zeros_, .x = by_parameter_});
+  ops::total(context, {.sum = results_.zeros, .x = by_parameter_});
 }
 
 void Optimizer::measure(Context& context, const StepInputs& inputs) const {
   const TimerScope time(timers_, StepTimer::kOptimizerClip);
   sum_by_parameter(context, Statistic::kSquares);
-  ops::gradient_factor(context, {.norm = norm_,
+  ops::gradient_factor(context, {.norm = results_.norm,
                                  .factor = factor_,
-                                 .skip = skip_,
+                                 .skip = results_.skip,
                                  .square_sums = by_parameter_,
                                  .tokens = inputs.tokens,
                                  .expected_tokens = expected_tokens_,
                                  .loss_scale = inputs.loss_scale,
+                                 .checked = inputs.checked,
                                  .clip = settings_.clip_grad});
 }
 
@@ -233,7 +240,7 @@ void Optimizer::update(Context& context, const UpdateRange& range, Tensors tenso
                   .settings = settings_of_groups_,
                   .step_numbers = rule_numbers_,
                   .factor = factor_,
-                  .skip = skip_});
+                  .skip = results_.skip});
   if (is_elsewhere) ops::copy(context, {.destination = tensors[1], .source = main_parameters});
 }
 

@@ -50,14 +50,22 @@ struct StepInputs {
                   // already
   double expected_tokens = 1.0;  // global batch * sequence
   Tensor loss_scale;             // [1]
+  Tensor checked = {};           // f64, optional: no update where one of these is not finite
+};
+
+// Where a step leaves what the host may read, [1] each.
+struct OptimizerResults {
+  Tensor norm, skip;  // in the rule's precision
+  Tensor zeros;       // f64; needed with count_zeros alone
 };
 
 class Optimizer {
  public:
-  // The rule's states are allocated from `states`, one-element tensors from `scalars`.
+  // The rule's states are allocated from `states`, one-element tensors from `scalars`, but for
+  // `results` where these are given.
   Optimizer(const ParameterStore& parameters, const GradientStore& gradients,
             const OptimizerSettings& settings, const OptimizerGroups& groups, Arena& states,
-            Arena& scalars, const StateFiles& files = {});
+            Arena& scalars, const StateFiles& files = {}, const OptimizerResults& results = {});
 
   // From now on steps count their time there; null: nowhere.
   void time_with(StepTimers* timers) { timers_ = timers; }
@@ -81,9 +89,11 @@ class Optimizer {
   // InternalError if it lies in a file.
   Tensor state(std::string_view name, const Segment& segment) const;
   const StateColumn& state(std::string_view name) const;
-  const Tensor& norm() const { return norm_; }    // [1], of the averaged, unscaled gradient
-  const Tensor& skip() const { return skip_; }    // [1], 1 where the norm was not finite
-  const Tensor& zeros() const { return zeros_; }  // [1] f64, with count_zeros: padding included
+  const Tensor& norm() const { return results_.norm; }  // [1], of the averaged, unscaled gradient
+  const Tensor& skip() const { return results_.skip; }  // [1], 1 where the norm was not finite
+  const Tensor& zeros() const {
+    return results_.zeros;
+  }  // [1] f64, with count_zeros: padding included
 
  private:
   enum class Statistic : std::uint8_t { kSquares, kZeros, kParameterSquares };
@@ -119,7 +129,8 @@ class Optimizer {
   TileFence* fence_ = nullptr;
   UpdateRanges ranges_;
   std::vector<StateColumn> states_;  // in the order of state_names()
-  Tensor block_sums_, by_parameter_, norm_, factor_, skip_, zeros_;
+  Tensor block_sums_, by_parameter_, factor_;
+  OptimizerResults results_;
   // What changes from step to step, [kNumbers] f64, and its parts: the rule's numbers, the expected
   // tokens, and lr and decay by SettingGroup.
   static constexpr std::size_t kNumbers = kRuleNumbers + 1 + 2 * SettingGroup::kCount;

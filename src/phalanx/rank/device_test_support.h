@@ -120,8 +120,10 @@ class TestDevice final : public Backend {
   void wait(Queue /*queue*/, Event /*event*/) override {}
   bool passed(Event /*event*/) override { return true; }
   void wait_host(Event /*event*/) override {}
-  void throw_faults(Queue /*queue*/) override {
-    if (!fault.empty()) throw InternalError("{}", fault);
+  LaterFaults faults_later(Queue /*queue*/) override {
+    return LaterFaults([this] {
+      if (!fault.empty()) throw InternalError("{}", fault);
+    });
   }
 
   std::string fault;  // that its kernels have found

@@ -52,7 +52,7 @@ std::optional<StepResult> EvaluationRun::run() {
   context().backend.throw_faults(context().queue);
   losses_.sum_over_ranks();
   StepResult result;
-  result.losses = losses_.read(0, 1);
+  result.losses = losses_.read();
   if (scores != nullptr) {
     sum_score_counts();
     result.counts = std::move(score_counts_);

@@ -73,7 +73,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
-      losses_(config_, *family_model_, programs_, arenas["workspace"], host_context().workspace),
+      losses_(config_, *family_model_, programs_, states_.numbers().loss_sums(),
+              arenas["workspace"], host_context().workspace),
       batches_(family_model_->batch_schema(), config.layout.micro_batch_size,
                programs_.batch_slots(), arenas["workspace"]) {
   if (is_asynchronous(config.layout)) {
@@ -103,9 +104,9 @@ void Rank::initialise() {
   initialise_gradients();
 }
 
-std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
-                                    const BatchSource& source, PassObserver* observer,
-                                    nn::UnitHooks* last_hooks) {
+StepsUnderWay Rank::begin_training(std::span<const StepSchedule> iterations,
+                                   const BatchSource& source, PassObserver* observer,
+                                   nn::UnitHooks* last_hooks, const UpdateSource& updates) {
   const StepSchedule& first = iterations.front();
   const std::int64_t microbatches =
       first.microbatches > 0 ? first.microbatches : num_microbatches(config_.layout);
@@ -114,6 +115,7 @@ std::vector<StepResult> Rank::train(std::span<const StepSchedule> iterations,
       programs_.training({static_cast<int>(iterations.size()), static_cast<int>(microbatches)}),
       iterations, &source);
   if (wants_loss_counts()) run.count_losses(first.loss_counts);
+  if (updates) run.ask_updates(updates);
   run.run(observer, last_hooks);
   return run.results();
 }

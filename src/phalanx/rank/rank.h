@@ -54,7 +54,15 @@ class Rank final {
   // after this rank's own hooks.
   std::vector<StepResult> train(std::span<const StepSchedule> iterations, const BatchSource& source,
                                 PassObserver* observer = nullptr,
-                                nn::UnitHooks* last_hooks = nullptr);
+                                nn::UnitHooks* last_hooks = nullptr) {
+    return begin_training(iterations, source, observer, last_hooks).wait();
+  }
+  // The same, without waiting for the device: on a host, which computes at once, the results are
+  // there. `updates`, where given, is asked as its type says.
+  StepsUnderWay begin_training(std::span<const StepSchedule> iterations, const BatchSource& source,
+                               PassObserver* observer = nullptr,
+                               nn::UnitHooks* last_hooks = nullptr,
+                               const UpdateSource& updates = nullptr);
   StepResult train_step(const StepSchedule& schedule, const BatchSource& source) {
     return train({&schedule, 1}, source).front();
   }

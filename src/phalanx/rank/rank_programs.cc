@@ -36,12 +36,6 @@ const RankProgram& RankPrograms::training(const ProgramSize& size) const {
   return found->second;
 }
 
-int RankPrograms::most_updates() const {
-  int most = evaluation_.updates();
-  for (const auto& [size, program] : training_) most = std::max(most, program.updates());
-  return most;
-}
-
 int RankPrograms::most_microbatches() const {
   int most = evaluation_.microbatches();
   for (const auto& [size, program] : training_) most = std::max(most, program.microbatches());

@@ -35,7 +35,6 @@ class RankPrograms {
   SavedFiles* saved_files() const { return saved_files_.get(); }
 
   // The most of any program:
-  int most_updates() const;
   int most_microbatches() const;
   int batch_slots() const;
 

@@ -73,13 +73,20 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                       .reshard_after_forward = !layout.no_zero_reshard_after_forward});
   }
   const bool is_stage_alone = is_asynchronous(layout);
-  // The optimizer's tensors live as long as the run, so they lie at the bottom of the workspace.
+  // These tensors live as long as the run, so they lie at the bottom of the workspace.
+  numbers_ = std::make_unique<StepNumbers>(
+      StepNumbers::Sizes{.losses = std::ssize(model.losses()),
+                         .updates = programs.most_updates(),
+                         .full = nn::full_precision(model.transformer().dtype),
+                         .counts_zeros = config.optimizer.log_num_zeros_in_grad,
+                         .parameters_norm = config.optimizer.log_params_norm},
+      arenas["workspace"]);
   optimizer_ = std::make_unique<Optimizer>(
       *parameters_, *gradients_, optimizer_settings(config.optimizer),
       OptimizerGroups{.data = shard_group(),
                       .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
                       .is_stage_alone = is_stage_alone},
-      arenas["optimizer"], arenas["workspace"], files);
+      arenas["optimizer"], arenas["workspace"], files, numbers_->of_optimizer());
   optimizer_->prepare(context);
 }
 

@@ -17,6 +17,7 @@
 #include "phalanx/rank/communicators.h"
 #include "phalanx/rank/rank_arenas.h"
 #include "phalanx/rank/rank_model.h"
+#include "phalanx/rank/step_numbers.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/settings/train_config.h"
 
@@ -37,6 +38,7 @@ class RankStates {
   GradientStore& gradients() const { return *gradients_; }
   DataParallel& data_parallel() const { return *data_parallel_; }
   Optimizer& optimizer() const { return *optimizer_; }
+  const StepNumbers& numbers() const { return *numbers_; }
   // Bytes of the states' files on the disk.
   std::int64_t file_bytes() const;
   // Where forward passes put what backward passes need; null: it stays in memory.
@@ -90,6 +92,7 @@ class RankStates {
   std::unique_ptr<GradientStore> gradients_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<WeightGathers> gathers_;  // where weights are cut
+  std::unique_ptr<StepNumbers> numbers_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

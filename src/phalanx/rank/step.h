@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "phalanx/data/host_batch.h"
@@ -46,6 +47,11 @@ struct StepSchedule {
   // part of the global batch.
   std::vector<double> loss_counts = {};
 };
+
+// Asked once for every program, just before its first update is enqueued: the schedules of its
+// iterations, of which rates, decay and Adam's count hold from then on. Nothing: no update changes
+// anything, as where gradients are not finite.
+using UpdateSource = std::function<std::optional<std::span<const StepSchedule>>()>;
 
 // The microbatches of the iterations of a program, in order. A result is read before the next one
 // is asked for. Only the first rank of a tensor-parallel group asks.

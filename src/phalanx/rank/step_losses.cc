@@ -10,17 +10,6 @@
 
 namespace phalanx {
 
-double read_scalar(Context& context, const Tensor& scalar) {
-  if (scalar.dtype == DType::kF64) {
-    double value = 0.0;
-    context.backend.read_back(context.queue, scalar, std::as_writable_bytes(std::span(&value, 1)));
-    return value;
-  }
-  float value = 0.0F;
-  context.backend.read_back(context.queue, scalar, std::as_writable_bytes(std::span(&value, 1)));
-  return value;
-}
-
 void write_scalar(Context& context, const Tensor& scalar, double value) {
   const auto rounded = static_cast<float>(value);
   context.backend.upload(context.queue, scalar,
@@ -29,15 +18,15 @@ void write_scalar(Context& context, const Tensor& scalar, double value) {
 }
 
 LossMemory::LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-                       Arena& workspace, Arena& host)
+                       const Tensor& loss_sums, Arena& workspace, Arena& host)
     : averages_microbatches(config.optimizer.loss_average == "microbatch"),
       num_losses(model.losses().size()),
       scores(family_of(config).evaluation_scores(config)),
-      most_updates(programs.most_updates()),
+      sums(loss_sums),
+      most_updates(sums.count() / (2 * static_cast<std::int64_t>(num_losses))),
       scale(workspace.allocate(nn::full_precision(model.transformer().dtype), {1})) {
   const auto count = static_cast<std::int64_t>(num_losses);
   const auto reserve = [&](const Shape& shape) { return workspace.allocate(DType::kF64, shape); };
-  sums = reserve({2 * most_updates * count});
   if (averages_microbatches) of_microbatches = reserve({count, 2, programs.most_microbatches()});
   if (wants_counts()) global_counts = host.allocate(DType::kF64, {count});
   if (scores != nullptr) score_counts = host.allocate(DType::kF64, {scores->counts()});
@@ -46,6 +35,25 @@ LossMemory::LossMemory(const TrainConfig& config, const Model& model, const Rank
     mask_column = schema.index(model.losses().front().mask);
     counted_per_sample = schema.columns()[mask_column].extents[0];
   }
+}
+
+std::vector<LossResult> LossMemory::results(std::span<const double> numbers,
+                                            std::int64_t first_update, std::int64_t updates,
+                                            std::optional<double> count) const {
+  std::vector<LossResult> results;
+  const auto stride = static_cast<std::size_t>(most_updates);
+  for (std::size_t loss = 0; loss < num_losses; ++loss) {
+    const auto of_loss = numbers.subspan(2 * loss * stride, 2 * stride);
+    double sum = 0.0;
+    double counted = 0.0;
+    for (std::int64_t u = first_update; u < first_update + updates; ++u) {
+      sum += of_loss[static_cast<std::size_t>(u)];
+      counted += of_loss[stride + static_cast<std::size_t>(u)];
+    }
+    const double divisor = count.value_or(counted);
+    results.push_back({.mean = divisor > 0.0 ? sum / divisor : 0.0, .count = divisor});
+  }
+  return results;
 }
 
 StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
@@ -106,12 +114,10 @@ double StepLosses::tokens_per_update() const {
          static_cast<double>(layout_.micro_batch_size * memory_.counted_per_sample);
 }
 
-bool StepLosses::are_finite(std::int64_t update) const {
-  bool are_finite = true;
-  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-    are_finite = are_finite && std::isfinite(read_scalar(context_, part(loss, Part::kSum, update)));
-  }
-  return are_finite;
+// Also those that are masked throughout.
+std::optional<double> StepLosses::fixed_count(std::int64_t updates) const {
+  if (!memory_.averages_microbatches) return std::nullopt;
+  return static_cast<double>(updates) * microbatches_per_update();
 }
 
 // A microbatch that is masked throughout has no mean and is not counted. Ranks without the head
@@ -151,31 +157,11 @@ void StepLosses::sum_losses_over_ranks() const {
   }
 }
 
-std::vector<LossResult> StepLosses::read(std::int64_t first_update, std::int64_t updates) const {
-  // All at once: a device is waited for once.
+std::vector<LossResult> StepLosses::read() const {
   std::vector<double> numbers(static_cast<std::size_t>(memory_.sums.count()));
   context_.backend.read_back(context_.queue, memory_.sums,
                              std::as_writable_bytes(std::span(numbers)));
-  const auto number = [&](std::size_t loss, Part which, std::int64_t update) {
-    const Tensor scalar = part(loss, which, update);
-    return numbers[static_cast<std::size_t>((scalar.offset - memory_.sums.offset) /
-                                            size_of(scalar.dtype))];
-  };
-  std::vector<LossResult> results;
-  for (std::size_t loss = 0; loss < terms_.size(); ++loss) {
-    double sum = 0.0;
-    double count = 0.0;
-    for (std::int64_t u = first_update; u < first_update + updates; ++u) {
-      sum += number(loss, Part::kSum, u);
-      count += number(loss, Part::kCount, u);
-    }
-    // Training divides by all microbatches, also by those that are masked throughout.
-    if (memory_.averages_microbatches && !program_.executor->program().forward_only) {
-      count = static_cast<double>(updates) * microbatches_per_update();
-    }
-    results.push_back({.mean = count > 0.0 ? sum / count : 0.0, .count = count});
-  }
-  return results;
+  return memory_.results(numbers, 0, 1, std::nullopt);
 }
 
 double StepLosses::microbatches_per_update() const {

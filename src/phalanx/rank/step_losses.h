@@ -18,8 +18,14 @@ namespace phalanx {
 
 // Allocated once: in the workspace, and what the host counts in its memory.
 struct LossMemory {
+  // `sums`: StepNumbers::loss_sums().
   LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-             Arena& workspace, Arena& host);
+             const Tensor& sums, Arena& workspace, Arena& host);
+
+  // The losses of several updates together, by what was read of `sums`. `count`, where given, is
+  // what each is divided by.
+  std::vector<LossResult> results(std::span<const double> sums, std::int64_t first_update,
+                                  std::int64_t updates, std::optional<double> count) const;
 
   // Whether a step must be told beforehand what each loss counts. With several losses the gradients
   // cannot be divided at the end: by then they are one sum.
@@ -33,8 +39,8 @@ struct LossMemory {
   // What evaluations count beside the losses; null where the family has no scores.
   std::shared_ptr<const EvaluationScores> scores;
 
-  std::int64_t most_updates;  // of a program
   Tensor sums;                // f64, [losses, {sum, count}, most updates]
+  std::int64_t most_updates;  // of a program
   // With --loss-average microbatch: f64, [losses, {sum, count}, most microbatches of a program].
   Tensor of_microbatches;
   Tensor global_counts;  // f64, [losses], where wants_counts(); on the host
@@ -58,14 +64,15 @@ class StepLosses {
   // nothing.
   Tensor divisor(std::int64_t update) const;
   double tokens_per_update() const;
-  bool are_finite(std::int64_t update) const;
+  // Of all microbatches of several updates, where training divides by their number.
+  std::optional<double> fixed_count(std::int64_t updates) const;
 
   // Sums over the ranks. Only the stage with the head has losses and counts, the others add zeros.
   void sum_over_ranks() const;
   // The same of the losses alone, where every stage has summed the counts itself.
   void sum_losses_over_ranks() const;
-  // The sum of several updates, once summed over the ranks.
-  std::vector<LossResult> read(std::int64_t first_update, std::int64_t updates) const;
+  // Of an evaluation, once summed over the ranks. Waits for the device.
+  std::vector<LossResult> read() const;
 
  private:
   // --loss-average microbatch: puts the means of this rank's microbatches into the sums.
@@ -87,8 +94,6 @@ class StepLosses {
   std::vector<double> counts_;  // by loss, once counted
 };
 
-// Reads one f32 or f64 element back.
-double read_scalar(Context& context, const Tensor& scalar);
 // Uploads one element, rounded to the tensor's type: f32 or f64.
 void write_scalar(Context& context, const Tensor& scalar, double value);
 

@@ -32,6 +32,21 @@ PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize&
   return lowered(std::move(schedule));
 }
 
+// The first iteration behind this one after which the pipeline must be empty.
+std::int64_t next_pause(const TrainConfig& config, const RunLength& length,
+                        std::int64_t iteration) {
+  const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
+  const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
+  std::int64_t next = length.end_of_stretch(iteration);
+  for (const std::int64_t interval :
+       {config.layout.pipeline_drain_interval, evaluation, save, config.run.save_copy_interval,
+        config.run.non_persistent_save_interval, config.run.exit_interval,
+        config.run.check_weight_hash_across_dp_replicas_interval}) {
+    if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
+  }
+  return next;
+}
+
 // The sizes of the programs that the run needs.
 std::set<ProgramSize> sizes(const TrainConfig& config, const RunLength& run) {
   const auto microbatches = [&](std::int64_t batch) {
@@ -79,19 +94,26 @@ void check_together(const TrainConfig& config, const std::set<ProgramSize>& size
 
 }  // namespace
 
+int StepPrograms::most_updates() const {
+  int most = 1;
+  for (const auto& [size, pipeline] : training) {
+    const Schedule& schedule = pipeline.schedule;
+    most = std::max(most, schedule.microbatches / schedule.microbatches_per_update);
+  }
+  return most;
+}
+
 int iterations_until_drained(const TrainConfig& config, const RunLength& length,
                              std::int64_t iteration) {
   if (!is_asynchronous(config.layout)) return 1;
-  const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
-  const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
-  std::int64_t next = length.end_of_stretch(iteration);
-  for (const std::int64_t interval :
-       {config.layout.pipeline_drain_interval, evaluation, save, config.run.save_copy_interval,
-        config.run.non_persistent_save_interval, config.run.exit_interval,
-        config.run.check_weight_hash_across_dp_replicas_interval}) {
-    if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
-  }
+  const std::int64_t next = next_pause(config, length, iteration);
   return static_cast<int>(std::max<std::int64_t>(1, next - iteration));
+}
+
+bool pauses_after(const TrainConfig& config, const RunLength& length, std::int64_t iteration) {
+  const std::int64_t snapshots = config.run.memory_snapshot_interval;
+  return next_pause(config, length, iteration - 1) == iteration ||
+         (snapshots > 0 && iteration % snapshots == 0);
 }
 
 StepPrograms step_programs(const TrainConfig& config) {

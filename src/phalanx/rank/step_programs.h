@@ -39,6 +39,8 @@ struct StepPrograms {
   ProgramSize usual;
 
   const Placement& placement() const { return evaluation.schedule.placement; }
+  // The most of any program; an evaluation has the sums of one.
+  int most_updates() const;
 };
 
 // For a run of this length, or for all batches of the flags where the length is not known (a plan).
@@ -52,5 +54,9 @@ StepPrograms step_programs(const TrainConfig& config);
 // --pipeline-drain-interval.
 int iterations_until_drained(const TrainConfig& config, const RunLength& length,
                              std::int64_t iteration);
+
+// Whether something else than training follows the iteration by the flags or the run's length: an
+// evaluation, a save, a comparison of replicas, another batch, the end.
+bool pauses_after(const TrainConfig& config, const RunLength& length, std::int64_t iteration);
 
 }  // namespace phalanx

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "phalanx/pipeline/executor.h"
-#include "phalanx/rank/later_scalar.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/rank/step_losses.h"
 #include "phalanx/rank/stop_agreement.h"
@@ -55,11 +54,13 @@ class TrainingRun final : public StepRun {
   // What each loss counts in this rank's part of the batch. Called before run() or rehearse() where
   // the rank wants_loss_counts().
   void count_losses(const std::vector<double>& own) { losses_.count(own); }
+  // What the updates take is asked there; the source must outlive run().
+  void ask_updates(const UpdateSource& updates) { updates_ = &updates; }
   // `last_hooks`, which may be null, are called after the rank's own.
   void run(PassObserver* observer, nn::UnitHooks* last_hooks);
   Executor::Rehearsal rehearse(nn::UnitHooks* last_hooks);
-  // By iteration, after run().
-  std::vector<StepResult> results() const;
+  // By iteration, after run(). Once.
+  StepsUnderWay results();
 
   const nn::Batch& load(int microbatch) override;
   nn::Weights stale_weights(int version) override;
@@ -73,12 +74,15 @@ class TrainingRun final : public StepRun {
   std::int64_t updates_per_iteration() const {
     return program_.updates() / std::ssize(iterations_);
   }
-  double parameters_norm() const;
+  // Whether the updates are made.
+  bool take_settings();
+  void sum_parameter_squares() const;
 
-  const std::span<const StepSchedule> iterations_;
+  std::span<const StepSchedule> iterations_;
   StateObserver* const observer_;
-  std::vector<LaterScalar> skips_;  // of the updates: whether each was left out
-  bool overflowed_ = false;
+  const UpdateSource* updates_ = nullptr;
+  bool makes_updates_ = true;
+  std::vector<LaterScalar> skips_;  // of the updates but the last: whether each was left out
 };
 
 // The forward passes of one global batch.

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "phalanx/ops/reduce.h"
 #include "phalanx/rank/step_run.h"
@@ -39,7 +40,6 @@ void TrainingRun::run(PassObserver* observer, nn::UnitHooks* last_hooks) {
   program_.executor->run(context(), rank_.arenas()["saved"], settings(), *this, hooks, observer);
   if (timers() != nullptr) timers()->add(StepTimer::kForwardBackward, now() - begin - elsewhere());
   if (rank_.asynchronous() != nullptr) losses_.sum_losses_over_ranks();
-  for (LaterScalar& skip : skips_) overflowed_ = skip.wait() != 0.0 || overflowed_;
 }
 
 Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
@@ -47,39 +47,46 @@ Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
   return program_.executor->rehearse(context(), rank_.arenas()["saved"], settings(), *this, hooks);
 }
 
-std::vector<StepResult> TrainingRun::results() const {
-  const OptimizerConfig& flags = rank_.config().optimizer;
-  const Optimizer& optimizer = rank_.optimizer();
-  context().backend.throw_faults(context().queue);
-  std::vector<StepResult> results;
-  for (std::size_t i = 0; i < iterations_.size(); ++i) {
-    const std::int64_t updates = updates_per_iteration();
-    StepResult result;
-    result.losses = losses_.read(static_cast<std::int64_t>(i) * updates, updates);
-    result.skipped = overflowed_;
-    result.grad_norm = rank_.asynchronous() != nullptr ? std::numeric_limits<double>::quiet_NaN()
-                                                       : read_scalar(context(), optimizer.norm());
-    if (flags.log_num_zeros_in_grad) {
-      result.zeros_in_grad =
-          read_scalar(context(), optimizer.zeros()) -
-          static_cast<double>(counted_padding(rank_.whole_table(), rank_.region().layout().size));
+StepsUnderWay TrainingRun::results() {
+  if (rank_.config().optimizer.log_params_norm) sum_parameter_squares();
+  const std::int64_t updates = updates_per_iteration();
+  const auto read = [&rank = rank_, iterations = std::ssize(iterations_), updates,
+                     count = losses_.fixed_count(updates)](std::span<const std::byte> all) {
+    const StepNumbers& numbers = rank.states().numbers();
+    const OptimizerResults& of_optimizer = numbers.of_optimizer();
+    const auto number = [&](const Tensor& part) { return numbers.read(part, all).front(); };
+    const std::vector<double> sums = numbers.read(numbers.loss_sums(), all);
+    std::vector<StepResult> results;
+    for (std::int64_t i = 0; i < iterations; ++i) {
+      StepResult result;
+      result.losses = rank.losses().results(sums, i * updates, updates, count);
+      result.skipped = number(of_optimizer.skip) != 0.0;
+      result.grad_norm = rank.asynchronous() != nullptr ? std::numeric_limits<double>::quiet_NaN()
+                                                        : number(of_optimizer.norm);
+      if (of_optimizer.zeros) {
+        result.zeros_in_grad =
+            number(of_optimizer.zeros) -
+            static_cast<double>(counted_padding(rank.whole_table(), rank.region().layout().size));
+      }
+      results.push_back(result);
     }
-    results.push_back(result);
-  }
-  if (flags.log_params_norm) results.back().parameters_norm = parameters_norm();
-  return results;
+    if (const Tensor& squares = numbers.parameter_squares()) {
+      results.back().parameters_norm = std::sqrt(number(squares));
+    }
+    return results;
+  };
+  Backend& backend = context().backend;
+  ReadBack numbers = backend.read_later(context().queue, rank_.states().numbers().all());
+  return {std::move(numbers), backend.faults_later(context().queue), std::move(skips_), read};
 }
 
-double TrainingRun::parameters_norm() const {
+void TrainingRun::sum_parameter_squares() const {
   const Tensor& squares = rank_.states().optimizer().parameter_squares(context());
   // Under an asynchronous schedule the optimizer knows the parameters of its stage alone.
   if (rank_.asynchronous() != nullptr) {
     sum_over(context(), rank_.ranks().pipeline.get(), squares);
   }
-  const WorkspaceScope scope(context().workspace);
-  const Tensor sum = context().workspace.allocate(DType::kF64, {1});
-  ops::total(context(), {.sum = sum, .x = squares});
-  return std::sqrt(read_scalar(context(), sum));
+  ops::total(context(), {.sum = rank_.states().numbers().parameter_squares(), .x = squares});
 }
 
 const nn::Batch& TrainingRun::load(int microbatch) {
@@ -100,23 +107,37 @@ nn::Weights TrainingRun::stale_weights(int version) {
 
 void TrainingRun::reduce_gradients(int chunk) { rank_.states().data_parallel().reduce(chunk); }
 
+bool TrainingRun::take_settings() {
+  if (updates_ == nullptr) return true;
+  const auto asked = (*updates_)();
+  if (!asked) return false;
+  PHALANX_CHECK(asked->size() == iterations_.size(), "schedules of {} iterations, there are {}",
+                asked->size(), iterations_.size());
+  iterations_ = *asked;
+  return true;
+}
+
 void TrainingRun::optimizer_step(int version) {
   rank_.states().data_parallel().finish_reduction();
   const std::int64_t update = version - 1;
+  if (update == 0) makes_updates_ = take_settings();
   const std::int64_t updates = updates_per_iteration();
   const StepSchedule& schedule = iterations_[static_cast<std::size_t>(update / updates)];
-  const Tensor tokens = losses_.divisor(update);
+  // Without a count of tokens a scale that is no number alone decides.
+  const Tensor tokens = makes_updates_ ? losses_.divisor(update) : Tensor{};
   const Tensor& loss_scale = rank_.losses().scale;
-  if (AsynchronousUpdates* asynchronous = rank_.asynchronous()) {
-    asynchronous->before_update(context(), tokens);
-  } else {
+  const bool is_synchronous = rank_.asynchronous() == nullptr;
+  if (is_synchronous) {
     losses_.sum_over_ranks();
-    // A loss that is not finite prevents the update, as a gradient does that is not: all gradients
-    // are divided by a scale that is not a number. The next step sets the scale again.
-    if (checks_for_nan(rank_.config()) && !losses_.are_finite(update)) {
-      write_scalar(context(), loss_scale, std::numeric_limits<double>::quiet_NaN());
-    }
+  } else {
+    rank_.asynchronous()->before_update(context(), tokens);
   }
+  // The next step sets the scale again.
+  if (!makes_updates_) {
+    write_scalar(context(), loss_scale, std::numeric_limits<double>::quiet_NaN());
+  }
+  // A loss that is not finite prevents the update, as a gradient does that is not.
+  const bool checks = is_synchronous && checks_for_nan(rank_.config());
   Optimizer& optimizer = rank_.states().optimizer();
   if (observer_ != nullptr) observer_->update_begins();
   optimizer.step(context(), {.lr = schedule.lr,
@@ -125,10 +146,12 @@ void TrainingRun::optimizer_step(int version) {
                              .step = schedule.adam_step + update % updates,
                              .tokens = tokens,
                              .expected_tokens = losses_.tokens_per_update(),
-                             .loss_scale = loss_scale});
-  skips_.emplace_back(context(), optimizer.skip());
+                             .loss_scale = loss_scale,
+                             .checked = checks ? rank_.losses().sums : Tensor{}});
   if (observer_ != nullptr) observer_->update_ends();
-  if (version < program_.updates()) begin_update(version);
+  if (version == program_.updates()) return;
+  skips_.emplace_back(context(), optimizer.skip());
+  begin_update(version);
 }
 
 void TrainingRun::gather_parameters() { rank_.states().data_parallel().gather(); }

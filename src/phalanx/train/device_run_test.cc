@@ -11,6 +11,8 @@
 namespace phalanx {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 
 class DeviceRuns : public RunTest {
@@ -48,6 +50,41 @@ TEST_F(DeviceRuns, HaveTheProcessorsLosses) {
 TEST_F(DeviceRuns, ResumeBitForBit) {
   expect_resume_is_bitwise(
       run_on("cuda-emulated", "whole", "--fp16 --initial-loss-scale 1024 --loss-scale-window 4"));
+}
+
+// Steps that are skipped move neither rates nor Adam's count, and halve the scale: with a constant
+// one the host learns of them when the next step has begun.
+TEST_F(DeviceRuns, SkipTheProcessorsSteps) {
+  for (const std::string scale :
+       {"--initial-loss-scale 4194304 --hysteresis 1 --loss-scale-window 2",
+        "--loss-scale 1500000"}) {
+    SCOPED_TRACE(scale);
+    const std::string flags = "--fp16 --eval-iters 0 " + scale;
+    train(run_on("cpu", "host", flags));
+    train(run_on("cuda-emulated", "device", flags));
+    for (const char* of : {"skipped", "loss_scale", "learning_rate"}) {
+      EXPECT_EQ(metric("device", of), metric("host", of)) << of;
+    }
+    expect_near("device", "host", "lm_loss", 2e-3);
+    EXPECT_THAT(metric("device", "skipped"), AllOf(Contains(true), Contains(false)));
+    std::filesystem::remove_all(path("host"));
+    std::filesystem::remove_all(path("device"));
+  }
+}
+
+// A step that made no number is explained with its own iteration, samples and weights, though the
+// passes of the next one have run.
+TEST_F(DeviceRuns, ExplainTheProcessorsFailures) {
+  const std::string flags =
+      "--lr 1e25 --min-lr 1e25 --lr-warmup-iters 0 --clip-grad 0 "
+      "--eval-interval 1000";
+  const auto failure = [&](const std::string& device, const std::string& save) {
+    return error_of(ErrorCode::kDoNotRestart, [&] { pretrain(run_on(device, save, flags)); });
+  };
+  const std::string on_host = failure("cpu", "host");
+  EXPECT_THAT(on_host, HasSubstr("the loss or gradient is not finite"));
+  EXPECT_EQ(failure("cuda-emulated", "device"), on_host);
+  EXPECT_EQ(metric("device", "iteration"), metric("host", "iteration"));
 }
 
 // Other products make other bits.

@@ -43,6 +43,7 @@ std::optional<RunEnd> ExitConditions::any_after(std::int64_t iteration) {
   reason = rank_.largest_of_all(reason);
   const bool at_interval = run_.exit_interval > 0 && iteration % run_.exit_interval == 0;
   if (reason == kNone && !at_interval) return std::nullopt;
+  settle_();
   if (reason >= kSignals) return stop_by_signal(reason - kSignals, iteration);
   note(RunNote::Kind::kExit, iteration,
        reason == kDuration ? fmt::format("exiting program after {} minutes", minutes)

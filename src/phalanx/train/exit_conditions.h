@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "phalanx/rank/rank.h"
 #include "phalanx/train/run_end.h"
@@ -15,10 +17,11 @@ namespace phalanx {
 // Asked by all ranks at the same time. The answers are the same on all, and the log says why.
 class ExitConditions {
  public:
-  // All must outlive this. `start` is when this rank began.
+  // All must outlive this. `start` is when this rank began. `settle` is called before the log says
+  // why a run ends: it brings in what the log has still to say of iterations.
   ExitConditions(const RunConfig& run, const StopToken& stop, Rank& rank, RunLog& log,
-                 std::chrono::steady_clock::time_point start)
-      : run_(run), stop_(stop), rank_(rank), log_(log), start_(start) {}
+                 std::chrono::steady_clock::time_point start, std::function<void()> settle)
+      : run_(run), stop_(stop), rank_(rank), log_(log), start_(start), settle_(std::move(settle)) {}
 
   // Whether a signal came before the first step.
   bool stops_before_training(std::int64_t iteration);
@@ -36,6 +39,7 @@ class ExitConditions {
   Rank& rank_;
   RunLog& log_;
   const std::chrono::steady_clock::time_point start_;
+  const std::function<void()> settle_;
 };
 
 // "exiting program after receiving SIGTERM."

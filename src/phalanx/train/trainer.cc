@@ -9,6 +9,7 @@
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/rank/step_programs.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/train/rank_beginning.h"
 #include "phalanx/watch/nan_finder.h"
@@ -85,8 +86,10 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       train_stream_(
           setup.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates.data)),
       log_(setup, plan_, state_, sinks, times_.of_setup()),
+      // Weights of an asynchronous schedule change within a program.
+      runs_ahead_(backend_->space() == MemorySpace::kDevice && !is_asynchronous(config_.layout)),
       evaluations_(setup, stop, rank_, high_water_, state_, log_),
-      exits_(config_.run, stop, rank_, log_, start_),
+      exits_(config_.run, stop, rank_, log_, start_, [this] { settle(); }),
       saver_(setup.saved_run(), setup.save_target(), rank_, listeners(), background(setup, watch)),
       second_places_(setup.saved_run(), rank_, listeners(), background(setup, watch)),
       snapshots_(snapshots_of(setup, rank_)) {
@@ -123,6 +126,7 @@ RunEnd Trainer::run() {
     return end;
   } catch (const std::exception& error) {
     ranks_.abort(error.what());
+    settle_quietly();
     log_.end({.outcome = RunEnding::Outcome::kFailed,
               .iteration = state_.iteration,
               .error = error.what(),
@@ -138,18 +142,21 @@ RunEnd Trainer::loop() {
   if (state_.evaluation_is_due && !evaluations_.at_interval()) {
     return save_and_leave(end_of_given_up_evaluation());
   }
-  while (state_.iteration < setup_.length.last_iteration()) {
+  while (enqueued_iteration() < setup_.length.last_iteration()) {
     if (const auto end = change_batch()) return *end;
-    if (is_left_out(state_.iteration + 1)) {
+    if (is_left_out(enqueued_iteration() + 1)) {
       leave_out_iteration();
     } else {
       train_until_drained();
     }
+    const bool pauses = pauses_after(config_, setup_.length, enqueued_iteration());
+    if (pauses || !runs_ahead_) settle();
     saver_.poll(state_.iteration);
-    compare_replicas();
+    if (!under_way_) compare_replicas();
     if (setup_.digests && ranks_.world->rank() == 0) setup_.digests->check();
-    if (setup_.length.evaluates_after(state_.iteration)) evaluations_.at_interval();
-    if (const auto end = exits_.any_after(state_.iteration)) return save_and_leave(*end);
+    if (!under_way_ && setup_.length.evaluates_after(state_.iteration)) evaluations_.at_interval();
+    if (const auto end = exits_.any_after(enqueued_iteration())) return save_and_leave(*end);
+    if (under_way_) continue;
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {
       if (const auto end = save_periodically()) return *end;
     }
@@ -165,8 +172,9 @@ RunEnd Trainer::loop() {
 
 // As in Megatron, what was trained with another batch is saved first.
 std::optional<RunEnd> Trainer::change_batch() {
-  const RunLength::Stretch* next = setup_.length.change_after(state_.iteration);
+  const RunLength::Stretch* next = setup_.length.change_after(enqueued_iteration());
   if (next == nullptr) return std::nullopt;
+  settle();
   log_.note({RunNote::Kind::kBatchSize, state_.iteration,
              fmt::format("global batch size is {} from iteration {} on ({} samples consumed)",
                          next->global_batch, state_.iteration + 1, state_.consumed_train_samples)});
@@ -203,6 +211,7 @@ bool Trainer::is_left_out(std::int64_t iteration) const {
 
 // As in Megatron, the samples are consumed, nothing is computed, and schedules stand still.
 void Trainer::leave_out_iteration() {
+  settle();
   const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
   state_.iteration += 1;
   state_.consumed_train_samples += batch;
@@ -216,30 +225,92 @@ void Trainer::leave_out_iteration() {
   watch_.step(state_.iteration);
 }
 
+std::int64_t Trainer::enqueued_iteration() const {
+  return state_.iteration + (under_way_ ? std::ssize(under_way_->schedules) : 0);
+}
+
+std::int64_t Trainer::enqueued_samples() const {
+  return state_.consumed_train_samples + (under_way_ ? under_way_->samples : 0);
+}
+
 void Trainer::train_until_drained() {
   const auto begin = Clock::now();
+  // Passes multiply by a scale that the last step may have changed.
+  if (scaler_.is_dynamic()) settle();
   std::vector<StepSchedule> schedules = next_schedules();
   StepSchedule& first = schedules.front();
   if (rank_.wants_loss_counts() && ranks_.coordinates.tensor == 0) {
     first.loss_counts = train_stream_->counts(static_cast<int>(first.microbatches));
   }
+  const auto settings = [&]() -> std::optional<std::span<const StepSchedule>> {
+    if (!under_way_) return schedules;
+    if (!settle_before_updates()) return std::nullopt;
+    // A step that was skipped moves neither rates nor Adam's count.
+    std::vector<StepSchedule> settled = next_schedules();
+    settled.front().loss_counts = std::move(schedules.front().loss_counts);
+    schedules = std::move(settled);
+    return schedules;
+  };
   trace_.clear();
   WatchedPasses passes(watch_, is_traced() ? &trace_ : nullptr);
   times_.begin_iterations();
-  const std::vector<StepResult> steps = rank_.train(schedules, train_stream_->source(), &passes);
-  times_.end_iterations(std::ssize(steps));
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() /
-                         static_cast<double>(steps.size());
-  high_water_.after({static_cast<int>(steps.size()), static_cast<int>(first.microbatches)});
-  check_for_nan(schedules, steps);
-  std::optional<std::int64_t> save_bytes = saver_.take_begun_bytes();
-  const bool is_saving = save_bytes || saver_.is_under_way();
+  StepsUnderWay steps =
+      rank_.begin_training(schedules, train_stream_->source(), &passes, nullptr, settings);
+  times_.end_iterations(std::ssize(schedules));
+  high_water_.after(
+      {static_cast<int>(schedules.size()), static_cast<int>(schedules.front().microbatches)});
+  if (failed_) explain_failure(*under_way_, *failed_, true);
+  const std::int64_t batch = setup_.length.global_batch(enqueued_samples());
+  const std::int64_t samples = std::ssize(schedules) * batch;
+  const std::optional<std::int64_t> save_bytes = saver_.take_begun_bytes();
+  under_way_.emplace(UnderWay{.results = std::move(steps),
+                              .schedules = std::move(schedules),
+                              .samples = samples,
+                              .begin = begin,
+                              .is_saving = save_bytes || saver_.is_under_way(),
+                              .save_bytes = save_bytes});
+}
+
+void Trainer::settle() {
+  if (!under_way_) return;
+  UnderWay done = *std::exchange(under_way_, std::nullopt);
+  const std::vector<StepResult> steps = done.results.wait();
+  if (has_failed(steps)) explain_failure(done, steps, false);
+  take_in(std::move(done), steps);
+}
+
+bool Trainer::settle_before_updates() {
+  std::vector<StepResult> steps = under_way_->results.wait();
+  if (has_failed(steps)) {
+    failed_ = std::move(steps);
+    return false;
+  }
+  take_in(*std::exchange(under_way_, std::nullopt), steps);
+  return true;
+}
+
+// Alone: other ranks may be anywhere.
+void Trainer::settle_quietly() noexcept {
+  if (!under_way_ || failed_ || ranks_.world->size() > 1) return;
+  try {
+    settle();
+  } catch (const std::exception&) {
+    // The run ends with its first error.
+  }
+}
+
+void Trainer::take_in(UnderWay done, std::span<const StepResult> steps) {
+  const auto now = Clock::now();
+  const double seconds =
+      std::chrono::duration<double>(now - std::max(done.begin, std::exchange(settled_, now)))
+          .count() /
+      static_cast<double>(steps.size());
   for (const StepResult& step : steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
     IterationTimes times = times_.of_iteration(is_logged(config_.run, state_.iteration));
-    times.is_saving = is_saving;
-    times.save_bytes = std::exchange(save_bytes, std::nullopt);
+    times.is_saving = done.is_saving;
+    times.save_bytes = std::exchange(done.save_bytes, std::nullopt);
     log_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
                    seconds, std::move(times));
     watch_.step(state_.iteration);
@@ -250,8 +321,8 @@ void Trainer::train_until_drained() {
 std::vector<StepSchedule> Trainer::next_schedules() const {
   const ParameterSchedule& parameters = setup_.schedule;
   std::vector<StepSchedule> schedules;
-  const int iterations = iterations_until_drained(config_, setup_.length, state_.iteration);
-  const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
+  const int iterations = iterations_until_drained(config_, setup_.length, enqueued_iteration());
+  const std::int64_t batch = setup_.length.global_batch(enqueued_samples());
   const std::int64_t microbatches = num_microbatches(config_.layout, batch);
   const std::int64_t updates = updates_per_iteration(config_.layout, microbatches);
   std::int64_t planned = 0;  // samples
@@ -269,25 +340,27 @@ std::vector<StepSchedule> Trainer::next_schedules() const {
   return schedules;
 }
 
-void Trainer::check_for_nan(std::span<const StepSchedule> schedules,
-                            std::span<const StepResult> steps) {
-  if (!checks_for_nan(config_)) return;
-  const auto failed = [](const StepResult& step) {
-    return step.skipped || !std::isfinite(step.loss());
-  };
+bool Trainer::has_failed(std::span<const StepResult> steps) {
+  if (!checks_for_nan(config_)) return false;
+  const bool here = std::ranges::any_of(
+      steps, [](const StepResult& step) { return step.skipped || !std::isfinite(step.loss()); });
   // Where a machine is faulty, perhaps only its own rank sees it.
-  const bool here = std::ranges::any_of(steps, failed);
-  if (rank_.largest_of_all(here ? 1 : 0) == 0) return;
+  return rank_.largest_of_all(here ? 1 : 0) != 0;
+}
+
+void Trainer::explain_failure(const UnderWay& failed, std::span<const StepResult> steps,
+                              bool next_has_run) {
   const auto again =
       setup_.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates.data);
   const BatchSource source = again->source();
   WatchedPasses passes(watch_, nullptr);
   explain_failed_step(rank_, config_, setup_.programs.placement(), setup_.places,
                       {.iteration = state_.iteration + 1,
-                       .schedules = schedules,
+                       .schedules = failed.schedules,
                        .results = steps,
                        .source = source,
-                       .observer = &passes});
+                       .observer = &passes,
+                       .next_has_run = next_has_run});
 }
 
 void Trainer::count(const StepResult& step, std::int64_t global_batch) {

@@ -42,13 +42,38 @@ class Trainer {
   RunEnd save_and_leave(RunEnd end);
   void compare_replicas();
 
+  // Iterations that have been enqueued, and whose numbers are on their way from a device.
+  struct UnderWay {
+    StepsUnderWay results;
+    std::vector<StepSchedule> schedules;
+    std::int64_t samples = 0;
+    std::chrono::steady_clock::time_point begin;
+    // As IterationTimes has them.
+    bool is_saving = false;
+    std::optional<std::int64_t> save_bytes;
+  };
+
+  // The last iteration that has been enqueued, and the samples until then.
+  std::int64_t enqueued_iteration() const;
+  std::int64_t enqueued_samples() const;
   bool is_left_out(std::int64_t iteration) const;
   void leave_out_iteration();
   void train_until_drained();
   std::vector<StepSchedule> next_schedules() const;
-  // Where a step was not made and no loss scale explains it: finds out where that began, and
-  // throws.
-  void check_for_nan(std::span<const StepSchedule> schedules, std::span<const StepResult> steps);
+  // Waits for the numbers of what is under way, counts and logs them. By all ranks at the same
+  // time, between programs.
+  void settle();
+  // The same within a program, before its updates: whether these may be made. Where a step was not
+  // made and no loss scale explains it they may not, and explain_failure() follows.
+  bool settle_before_updates();
+  // When the run has failed: what was under way may have come to its end.
+  void settle_quietly() noexcept;
+  void take_in(UnderWay done, std::span<const StepResult> steps);
+  // Whether a step was not made on some rank, and no loss scale explains it.
+  bool has_failed(std::span<const StepResult> steps);
+  // Finds out where that began, and throws. `next_has_run`: its passes, without an update.
+  [[noreturn]] void explain_failure(const UnderWay& failed, std::span<const StepResult> steps,
+                                    bool next_has_run);
   void count(const StepResult& step, std::int64_t global_batch);
 
   // How to leave after an evaluation was given up.
@@ -81,6 +106,11 @@ class Trainer {
   RunTimes times_;
   std::unique_ptr<RunData::Stream> train_stream_;
   RunLog log_;
+  // Whether the host enqueues an iteration before it knows the numbers of the one before.
+  const bool runs_ahead_;
+  std::optional<UnderWay> under_way_;
+  std::optional<std::vector<StepResult>> failed_;  // of what is under way
+  std::chrono::steady_clock::time_point settled_;  // the last time
   Evaluations evaluations_;
   ExitConditions exits_;
   StepTrace trace_;

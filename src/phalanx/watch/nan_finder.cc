@@ -21,7 +21,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NonFinite, pass, microbatch, stage, unit, uni
                                    tensor, input, weight)
 // Without `first`, which is optional.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NanEvidence, rank, failed, failed_again, loss, loss_again,
-                                   gradient, weight, gradient_again)
+                                   gradient, weight, gradient_again, gradient_is_lost)
 
 namespace {
 
@@ -154,6 +154,9 @@ constexpr std::string_view kSuspicion =
 
 // Findings of the first run that help the user.
 std::string first_run_findings(const std::vector<NanEvidence>& evidence) {
+  if (evidence.front().gradient_is_lost) {
+    return "the gradients of the first run are not known any more, as the next step had begun";
+  }
   const auto has_trace = [](const NanEvidence& e) { return !e.gradient.empty(); };
   const auto count = std::ranges::count_if(evidence, has_trace);
   if (count == 0)
@@ -261,10 +264,11 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
                    .failed = any_failed(step.results),
                    .loss = loss_of(step.results),
                    .loss_again = {},
-                   .gradient = non_finite_gradient(rank),
+                   .gradient = step.next_has_run ? std::string() : non_finite_gradient(rank),
                    .weight = non_finite_weight(rank),
                    .gradient_again = {},
-                   .first = {}};
+                   .first = {},
+                   .gradient_is_lost = step.next_has_run};
   const bool is_stale = is_asynchronous(config.layout);
   // Ranks that completed the step have changed their weights.
   const bool all_failed = rank.largest_of_all(mine.failed ? 0 : 1) == 0;

@@ -37,6 +37,7 @@ struct NanEvidence {
   std::string weight;              // after the first run: a parameter that is not finite
   std::string gradient_again;      // after the second
   std::optional<NonFinite> first;  // in the second run
+  bool gradient_is_lost = false;   // that of the first run: a next step has written others
 };
 
 struct NanVerdict {
@@ -55,6 +56,9 @@ struct FailedStep {
   const BatchSource& source;             // gives the same samples again
   PassObserver* observer = nullptr;      // of the second run
   nn::UnitHooks* first_hooks = nullptr;  // called before every check
+  // Whether the passes of the next step have run since, so that its gradients are there. No update
+  // has.
+  bool next_has_run = false;
 };
 
 // Called by all ranks at the same time. Throws the same Error on all of them: kDoNotRestart for a

@@ -137,6 +137,7 @@ void wait_host(Mark mark) {
   driver.refuse_capture_on(state.device, "a wait of the host");
   if (!state.last) return;
   const auto point = state.last;
+  if (!point->passed) ++driver.host_waits;
   driver.drive([&] { return point->passed; });
   tell_acquire(&point->sync);
 }
@@ -146,6 +147,7 @@ void wait_host(Queue queue) {
   const Lock lock(driver.mutex);
   QueueState& state = driver.queue(queue);
   driver.refuse_capture(state, "a wait of the host");
+  if (!state.entries.empty()) ++driver.host_waits;
   driver.drive([&] { return state.entries.empty(); });
   tell_acquire(&state.done);
 }
@@ -284,6 +286,12 @@ std::int64_t entries_run() {
   Driver& driver = Driver::get();
   const Lock lock(driver.mutex);
   return driver.ran;
+}
+
+std::int64_t host_waits() {
+  Driver& driver = Driver::get();
+  const Lock lock(driver.mutex);
+  return driver.host_waits;
 }
 
 void reset_driver() {

@@ -17,6 +17,8 @@ void set_device_count(int count);
 void fail_allocation(int countdown);
 // Entries that have run since the driver began.
 std::int64_t entries_run();
+// Waits of the host for something that had not happened yet.
+std::int64_t host_waits();
 // Forgets queues, marks, memory and errors, as a new process would.
 void reset_driver();
 

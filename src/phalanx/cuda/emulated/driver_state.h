@@ -113,6 +113,7 @@ class Driver {
   int devices = version < kNeededDriver ? 0 : visible_devices(devices_there());
   int countdown = -1;
   std::int64_t ran = 0;
+  std::int64_t host_waits = 0;
   std::map<int, DeviceState> device_states;
   std::vector<std::unique_ptr<QueueState>> queues;  // by number; null if given back
   std::vector<std::unique_ptr<MarkState>> marks;

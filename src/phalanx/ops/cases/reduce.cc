@@ -82,18 +82,23 @@ Job sum_of(Operands& operands, std::int64_t n) {
 struct Factor {
   const char* description;
   double clip;
-  double tokens;     // negative: absent
-  double first_sum;  // of the squares
+  double tokens;       // negative: absent
+  double first_sum;    // of the squares
+  double loss = -1.0;  // the last of those that are checked; negative: none is
 };
 
-constexpr Factor kFactors[] = {{"no clipping", 0.0, 1000.0, 1.0},
-                               {"clipped", 0.01, 1000.0, 1.0},
-                               {"below the clip", 100.0, 1000.0, 1.0},
-                               {"no token count", 0.01, -1.0, 1.0},
-                               {"no token", 1.0, 0.0, 1.0},
-                               {"infinite", 1.0, 1000.0, kInfinity},
-                               {"infinite, no clipping", 0.0, 1000.0, kInfinity},
-                               {"not a number", 1.0, 1000.0, -kInfinity}};
+constexpr Factor kFactors[] = {
+    {"no clipping", 0.0, 1000.0, 1.0},
+    {"clipped", 0.01, 1000.0, 1.0},
+    {"below the clip", 100.0, 1000.0, 1.0},
+    {"no token count", 0.01, -1.0, 1.0},
+    {"no token", 1.0, 0.0, 1.0},
+    {"infinite", 1.0, 1000.0, kInfinity},
+    {"infinite, no clipping", 0.0, 1000.0, kInfinity},
+    {"not a number", 1.0, 1000.0, -kInfinity},
+    {"checked losses", 1.0, 1000.0, 1.0, 3.0},
+    {"a loss that is infinite", 1.0, 1000.0, 1.0, kInfinity},
+    {"a loss that is no number", 0.0, 1000.0, 1.0, std::numeric_limits<double>::quiet_NaN()}};
 
 Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   GradientFactor op;
@@ -105,9 +110,15 @@ Job factor(Operands& operands, std::int64_t n, const Factor& which) {
   if (which.tokens >= 0.0) op.tokens = operands.filled(DType::kF64, {1}, which.tokens);
   op.loss_scale = operands.filled(DType::kF32, {1}, 8.0);
   op.expected_tokens = operands.filled(DType::kF64, {1}, 1024.0);
+  // A comparison with NaN is false.
+  if (!(which.loss < 0.0)) {
+    op.checked = operands.uniform(DType::kF64, {4});
+    if (operands.has_contents()) op.checked.as<double>()[3] = which.loss;
+  }
   op.clip = which.clip;
   // With a norm that is not a number the step is skipped, and the factor is not used.
-  const double of_factor = which.first_sum < 0.0 ? kInfinity : 0x1p-21;
+  const bool is_finite = which.first_sum >= 0.0 && std::isfinite(which.loss);
+  const double of_factor = is_finite ? 0x1p-21 : kInfinity;
   return make_job(op, gradient_factor, {near(op.norm, 4), {op.factor, of_factor}, {op.skip, 0.0}});
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "phalanx/ops/cpu/execute.h"
@@ -119,7 +120,13 @@ void execute(CpuDevice& /*device*/, const ops::Total& op, const Tensor& /*scratc
 }
 
 void execute(CpuDevice& /*device*/, const ops::GradientFactor& op, const Tensor& /*scratch*/) {
-  double average = 1.0 / static_cast<double>(*dense<float>(op.loss_scale));
+  double loss_scale = *dense<float>(op.loss_scale);
+  if (op.checked) {
+    for (const double loss : op.checked.span<double>()) {
+      if (!std::isfinite(loss)) loss_scale = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  double average = 1.0 / loss_scale;
   if (op.tokens) {
     const double tokens = *dense<double>(op.tokens);
     average = tokens == 0.0 ? 0.0 : *dense<double>(op.expected_tokens) / tokens * average;

@@ -94,7 +94,7 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
     cuda::wait(of().queue(queue), of().events().mark_of(event));
   }
   bool passed(Event event) override { return cuda::passed(of().events().mark_of(event)); }
-  void throw_faults(phalanx::Queue queue) override { of().throw_faults(queue); }
+  LaterFaults faults_later(phalanx::Queue queue) override { return of().faults_later(queue); }
   void wait_host(Event event) override {
     cuda::wait_host(of().events().mark_of(event));
     device().note();

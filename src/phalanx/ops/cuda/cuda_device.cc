@@ -88,15 +88,17 @@ void CudaDevice::close() noexcept {
   }
 }
 
-void CudaDevice::throw_faults(phalanx::Queue queue) {
+LaterFaults CudaDevice::faults_later(phalanx::Queue queue) {
   const Queue at = this->queue(queue);
-  ops::FaultWords words;
-  std::memcpy(words.data(), reads_->read_later(at, faults_, sizeof(words)).wait().data(),
-              sizeof(words));
-  const std::optional<ops::Fault> fault = ops::fault_in(words);
-  if (!fault) return;
-  set_bytes(at, faults_, kNoFaultByte, sizeof(words));
-  ops::fail(*fault);
+  auto bytes = std::make_shared<ReadBack>(reads_->read_later(at, faults_, sizeof(ops::FaultWords)));
+  return LaterFaults([this, at, bytes] {
+    ops::FaultWords words;
+    std::memcpy(words.data(), bytes->wait().data(), sizeof(words));
+    const std::optional<ops::Fault> fault = ops::fault_in(words);
+    if (!fault) return;
+    set_bytes(at, faults_, kNoFaultByte, sizeof(words));
+    ops::fail(*fault);
+  });
 }
 
 Queue CudaDevice::queue(phalanx::Queue queue) const {

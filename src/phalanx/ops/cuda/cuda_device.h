@@ -50,9 +50,9 @@ class CudaDevice {
   UploadRing& uploads() { return uploads_; }
   ReadBlocks& reads() { return *reads_; }
   EventRing& events() { return events_; }
-  // What kernels have found wrong in data so far is an InternalError, and forgotten. Waits for the
-  // queue.
-  void throw_faults(phalanx::Queue queue);
+  // What kernels will have found wrong in data when the queue has come here: an InternalError, and
+  // forgotten.
+  LaterFaults faults_later(phalanx::Queue queue);
 
  private:
   struct QueueState {

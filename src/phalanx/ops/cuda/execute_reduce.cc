@@ -28,7 +28,8 @@ void execute(const CudaContext& context, const ops::GradientFactor& op) {
       context,
       {address_as<float>(op.norm), address_as<float>(op.factor), address_as<float>(op.skip),
        address_as<double>(op.square_sums), op.square_sums.count(), address_as<double>(op.tokens),
-       address_as<double>(op.expected_tokens), address_as<float>(op.loss_scale), op.clip});
+       address_as<double>(op.expected_tokens), address_as<float>(op.loss_scale), op.clip,
+       address_as<double>(op.checked), op.checked ? op.checked.count() : 0});
 }
 
 }  // namespace phalanx::cuda

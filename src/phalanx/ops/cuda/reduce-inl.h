@@ -116,6 +116,8 @@ struct GradientFactorKernel {
     const double* tokens;           // may be null
     const double* expected_tokens;  // read with tokens
     const float* loss_scale;
+    const double* checked;  // may be null
+    std::int64_t checked_count;
     double clip;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return kFetchedTerms * sizeof(double); }
@@ -123,17 +125,21 @@ struct GradientFactorKernel {
     const double squares =
         sum_in_order(t, p.square_sums, p.n, t.template shared<double>(kFetchedTerms));
     if (t.index() != 0) return;
-    double average = 1.0 / static_cast<double>(*p.loss_scale);
+    double loss_scale = static_cast<double>(*p.loss_scale);
+    // The difference of a number that is not finite with itself is no number.
+    for (std::int64_t i = 0; i < p.checked_count; ++i) loss_scale += p.checked[i] - p.checked[i];
+    double average = 1.0 / loss_scale;
     if (p.tokens != nullptr) {
       average = *p.tokens == 0.0 ? 0.0 : *p.expected_tokens / *p.tokens * average;
     }
     const double norm = sqrt_of(squares) * average;
     double clipped = p.clip > 0.0 ? p.clip / (norm + 1e-6) : 1.0;
     if (clipped > 1.0) clipped = 1.0;
-    *p.norm = static_cast<float>(norm);
+    // The norm as reported: one beyond float's range counts as infinite.
+    const auto reported = static_cast<float>(norm);
+    *p.norm = reported;
     *p.factor = static_cast<float>(average * clipped);
-    // The difference of a number that is not finite with itself is no number.
-    *p.skip = norm - norm == 0.0 ? 0.0F : 1.0F;
+    *p.skip = reported - reported == 0.0F ? 0.0F : 1.0F;
   }
 };
 

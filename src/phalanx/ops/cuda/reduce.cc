@@ -35,9 +35,10 @@ void total(const CudaContext& context, double* sum, const double* x, std::int64_
 }
 
 void gradient_factor(const CudaContext& context, const GradientFactorCall& call) {
-  launch<GradientFactorKernel>(context.queue, {},
-                               {call.norm, call.factor, call.skip, call.square_sums, call.n,
-                                call.tokens, call.expected_tokens, call.loss_scale, call.clip});
+  launch<GradientFactorKernel>(
+      context.queue, {},
+      {call.norm, call.factor, call.skip, call.square_sums, call.n, call.tokens,
+       call.expected_tokens, call.loss_scale, call.checked, call.checked_count, call.clip});
 }
 
 }  // namespace phalanx::cuda

@@ -29,6 +29,8 @@ struct GradientFactorCall {
   const double* expected_tokens = nullptr;  // may be null where tokens is
   const float* loss_scale = nullptr;
   double clip = 0.0;
+  const double* checked = nullptr;  // null where there are none
+  std::int64_t checked_count = 0;
 };
 void gradient_factor(const CudaContext& context, const GradientFactorCall& call);
 

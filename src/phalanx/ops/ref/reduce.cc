@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "phalanx/ops/ref/access.h"
 #include "phalanx/ops/ref/execute.h"
@@ -48,7 +49,13 @@ void execute(RefDevice& /*device*/, const ops::Total& op, const Tensor& /*scratc
 }
 
 void execute(RefDevice& /*device*/, const ops::GradientFactor& op, const Tensor& /*scratch*/) {
-  double average = 1.0 / read_scalar(op.loss_scale);
+  double loss_scale = read_scalar(op.loss_scale);
+  if (op.checked) {
+    for (const double loss : read(op.checked).values) {
+      if (!std::isfinite(loss)) loss_scale = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  double average = 1.0 / loss_scale;
   if (op.tokens) {
     const double tokens = read_scalar(op.tokens);
     average = tokens == 0.0 ? 0.0 : read_scalar(op.expected_tokens) / tokens * average;
