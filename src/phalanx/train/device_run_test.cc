@@ -63,6 +63,28 @@ TEST_F(DeviceRuns, AreResumedWhereTheyWereMade) {
   train(c);
 }
 
+// From the processor to the device and back, with checkpoints of every kind.
+TEST_F(DeviceRuns, GoOnWithTheProcessorsCheckpoints) {
+  train(run_on("cpu", "straight"));
+  for (const char* flags : {"", "--ckpt-fully-parallel-save", "--async-save --save-interval 1"}) {
+    SCOPED_TRACE(flags);
+    TrainConfig c = run_on("cpu", "changing", flags);
+    c.run.load = c.run.save;
+    c.run.exit_interval = 2;
+    c.run.allow_changed = {"matmul-precision"};
+    train(c);
+    c.layout.device = "cuda-emulated";
+    train(c);
+    EXPECT_EQ(CheckpointReader::open(path("changing")).manifest().matmul_precision,
+              "cuda-sm80-lt1");
+    c.layout.device = "cpu";
+    train(c);
+    expect_near("changing", "straight", "lm_loss", 1e-5);
+    expect_near("changing", "straight", "grad_norm", 1e-4);
+    std::filesystem::remove_all(path("changing"));
+  }
+}
+
 TEST_F(DeviceRuns, SayWhatTheyCannotDo) {
   TrainConfig c = run_on("cuda-emulated", "", "--attention-backend unfused");
   EXPECT_THAT(refusal(c), HasSubstr("no CUDA kernel computes the op UnfusedAttentionForward yet"));
