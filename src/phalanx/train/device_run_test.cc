@@ -100,6 +100,50 @@ TEST_F(DeviceRuns, AreResumedWhereTheyWereMade) {
   train(c);
 }
 
+// From the processor to the device and back, with checkpoints of every kind.
+TEST_F(DeviceRuns, GoOnWithTheProcessorsCheckpoints) {
+  train(run_on("cpu", "straight"));
+  for (const char* flags : {"", "--ckpt-fully-parallel-save", "--async-save --save-interval 1"}) {
+    SCOPED_TRACE(flags);
+    TrainConfig c = run_on("cpu", "changing", flags);
+    c.run.load = c.run.save;
+    c.run.exit_interval = 2;
+    c.run.allow_changed = {"matmul-precision"};
+    train(c);
+    c.layout.device = "cuda-emulated";
+    train(c);
+    EXPECT_EQ(CheckpointReader::open(path("changing")).manifest().matmul_precision,
+              "cuda-sm80-lt1");
+    c.layout.device = "cpu";
+    train(c);
+    expect_near("changing", "straight", "lm_loss", 1e-5);
+    expect_near("changing", "straight", "grad_norm", 1e-4);
+    std::filesystem::remove_all(path("changing"));
+  }
+}
+
+// Steps are skipped where the processor skips them; with recomputation and ZeRO.
+TEST_F(DeviceRuns, SkipWhatTheProcessorSkips) {
+  const std::string flags =
+      "--fp16 --initial-loss-scale 8388608 --hysteresis 1 --zero-stage 3 "
+      "--recompute-granularity full --recompute-method uniform --train-iters 4 --eval-interval 9";
+  train(run_on("cpu", "host", flags));
+  train(run_on("cuda-emulated", "device", flags));
+  EXPECT_EQ(metric("device", "skipped"), metric("host", "skipped"));
+  EXPECT_EQ(metric("device", "loss_scale"), metric("host", "loss_scale"));
+  EXPECT_THAT(metric("device", "skipped"), AllOf(Contains(true), Contains(false)));
+  expect_near("device", "host", "lm_loss", 2e-3);
+}
+
+TEST_F(DeviceRuns, FindWhatIsNotFinite) {
+  TrainConfig c = run_on("cuda-emulated", "", "--lr 1e25 --min-lr 0 --clip-grad 0 --optimizer sgd");
+  const std::string found = error_of<Error>([&] { pretrain(c); });
+  EXPECT_THAT(found, HasSubstr("first in layer 0, forward pass of microbatch 0, on rank 0: qkv; "
+                               "its inputs and parameters were finite"));
+  c.layout.device = "cpu";
+  EXPECT_EQ(error_of<Error>([&] { pretrain(c); }), found);
+}
+
 TEST_F(DeviceRuns, SayWhatTheyCannotDo) {
   TrainConfig c = run_on("cuda-emulated", "");
   c.layout.world_size = 2;
