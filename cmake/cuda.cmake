@@ -129,4 +129,7 @@ target_link_libraries(phalanx_cuda_object PRIVATE cuda_device_library phalanx_op
                       ${cuda_toolkit}/lib64/libcudart_static.a ${CMAKE_DL_LIBS} Threads::Threads rt)
 phalanx_cuda_object(phalanx_cuda_object)
 set_target_properties(phalanx_cuda_object PROPERTIES OUTPUT_NAME phalanx_cuda EXPORT_COMPILE_COMMANDS OFF)
+phalanx_portable(phalanx_cuda_object "$ORIGIN/..:$ORIGIN")
 add_custom_target(cuda_device DEPENDS phalanx_cuda_object)
+# Where it was built.
+install(PROGRAMS ${CMAKE_BINARY_DIR}/libphalanx_cuda.so DESTINATION lib/phalanx COMPONENT cuda OPTIONAL)

@@ -1,6 +1,7 @@
-# `cmake --install` and packages (CPack), in three components:
+# `cmake --install` and packages (CPack), in four components:
 #   program      the program, the C interface's library, pages of the manual, completion, documentation, examples
 #   c_interface  what programs in C and other languages are built with: the header, the link to the library, phalanx.pc
+#   cuda         libphalanx_cuda.so, where nvcc has compiled it (cmake/cuda.cmake)
 #   families     headers and libraries for model families of others, who say find_package(phalanx) and link phalanx::phalanx
 
 include(GNUInstallDirs)

@@ -1,4 +1,6 @@
-# Debian packages, which tools/make-packages asks CPack for: phalanx (component program), phalanx-dev (the others).
+# Debian packages, which tools/make-packages asks CPack for: phalanx (component program), phalanx-dev (c_interface and families),
+# and where it is asked for, phalanx-cuda.
+option(PHALANX_CUDA_PACKAGE "Packages have libphalanx_cuda.so: target cuda_device is built" OFF)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME phalanx)
@@ -35,4 +37,14 @@ set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
 For programs that use Phalanx by its C interface (phalanx.h, pkg-config), and
 for model families of your own in C++ (CMake's find_package(phalanx)).")
 set(CPACK_COMPONENTS_ALL program c_interface families)
+set(CPACK_DEBIAN_CUDA_PACKAGE_NAME phalanx-cuda)
+set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "phalanx (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_CUDA_DESCRIPTION
+    "kernels of Phalanx for NVIDIA GPUs
+What phalanx --device cuda opens. It needs the driver, and cuBLASLt from
+NVIDIA's packages.")
+if(PHALANX_CUDA_PACKAGE)
+  list(APPEND CPACK_COMPONENTS_ALL cuda)
+endif()
 include(CPack)

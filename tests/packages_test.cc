@@ -33,6 +33,7 @@ class Installed {
                     build_path(".").string(), component, root().string(), log().string())
             .c_str());
     EXPECT_EQ(status, 0) << std::ifstream(log()).rdbuf();
+    if (!fs::exists(root())) return;
     for (const auto& entry : fs::recursive_directory_iterator(root())) {
       if (!entry.is_directory()) files_.insert(entry.path().lexically_relative(root()).string());
     }
@@ -92,6 +93,16 @@ TEST(Packages, TheCInterfaceIsAHeaderALinkAndAFileOfPkgConfig) {
   EXPECT_EQ(interface.take("lib(/[a-z0-9_-]+)?/pkgconfig/phalanx\\.pc").size(), 1U);
   EXPECT_EQ(interface.files(), (std::set<std::string>{"include/phalanx/library/phalanx.h",
                                                       "share/doc/phalanx-dev/copyright"}));
+}
+
+// The part for NVIDIA GPUs is where nvcc has made it, and nothing else is with it.
+TEST(Packages, TheKernelsForCudaAreAComponentOfTheirOwn) {
+  const Installed cuda("cuda");
+  std::set<std::string> expected;
+  if (fs::exists(build_path("libphalanx_cuda.so"))) {
+    expected.insert("lib/phalanx/libphalanx_cuda.so");
+  }
+  EXPECT_EQ(cuda.files(), expected);
 }
 
 TEST(Packages, FamiliesAreBuiltWithTheListedHeaders) {

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
+#include "phalanx/ops/driver_memory.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
@@ -183,21 +184,23 @@ Json device_json(const RunPlan& plan) {
           {"memory_bytes", device.memory_bytes},
           {"rank", largest.ranks.front()},
           {"needed_bytes", needed},
-          {"fits", needed <= device.memory_bytes}};
+          {"library_bound", kDriverBytesOfDevice},
+          {"fits", needed + kDriverBytesOfDevice <= device.memory_bytes}};
 }
 
 std::string device_text(const RunPlan& plan) {
   const NamedDevice& device = *plan.kernels.named;
   const RankPlan& largest = largest_on_device(plan);
   const std::int64_t needed = device_bytes(largest.memory);
-  const std::int64_t left = device.memory_bytes - needed;
+  const std::int64_t left = device.memory_bytes - needed - kDriverBytesOfDevice;
   return fmt::format(
-      "device: {} of compute capability {}.{} has {}; rank {} needs {}{}: {}\n", device.title,
-      device.major, device.minor, format_bytes(device.memory_bytes), largest.ranks.front(),
-      format_bytes(needed), plan.grid.world_size() == 1 ? "" : ", no other more",
-      left >= 0
-          ? fmt::format("it fits, with {} for the driver and other programs", format_bytes(left))
-          : fmt::format("it does not fit, {} are missing", format_bytes(-left)));
+      "device: {} of compute capability {}.{} has {}; rank {} needs {}{}, its driver and libraries "
+      "an estimated {}: {}\n",
+      device.title, device.major, device.minor, format_bytes(device.memory_bytes),
+      largest.ranks.front(), format_bytes(needed),
+      plan.grid.world_size() == 1 ? "" : ", no other more", format_bytes(kDriverBytesOfDevice),
+      left >= 0 ? fmt::format("it fits, with {} for other programs", format_bytes(left))
+                : fmt::format("it does not fit, {} are missing", format_bytes(-left)));
 }
 
 std::string pipeline_text(const TrainConfig& c) {
@@ -306,8 +309,10 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   for (auto& [rank, json] : ranks) list.push_back(std::move(json));
   Json document = {{"model", model_json(plan)},
                    {"flops_per_step", flops_json(plan)},
-                   {"batch_sizes", batch_sizes_json(plan.config)},
-                   {"cpu_target", cpu::name_of(plan.kernels.processor.target)}};
+                   {"batch_sizes", batch_sizes_json(plan.config)}};
+  if (plan.config.layout.device == "cpu") {
+    document["cpu_target"] = cpu::name_of(plan.kernels.processor.target);
+  }
   if (plan.kernels.named != nullptr) document["device"] = device_json(plan);
   if (plan.disk) document["disk"] = disk_json(*plan.disk);
   document["save"] = save_json(plan.save);

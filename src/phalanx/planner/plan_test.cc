@@ -16,6 +16,7 @@
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/test_support.h"
 #include "phalanx/ops/cpu/target.h"
+#include "phalanx/ops/driver_memory.h"
 #include "phalanx/rules/resolve.h"
 
 namespace phalanx {
@@ -348,9 +349,12 @@ TEST(Plan, SaysWhetherRanksFitOnNamedDevices) {
       << to_text(small);
   EXPECT_NE(to_text(small).find("it fits, with "), std::string::npos);
   Json device = json_of(small).at("device");
-  EXPECT_EQ(keys(device),
-            (std::vector<std::string>{"name", "memory_bytes", "rank", "needed_bytes", "fits"}));
+  EXPECT_EQ(keys(device), (std::vector<std::string>{"name", "memory_bytes", "rank", "needed_bytes",
+                                                    "library_bound", "fits"}));
   EXPECT_EQ(device.at("fits"), true);
+  EXPECT_NE(to_text(small).find("its driver and libraries an estimated 768 MiB"),
+            std::string::npos);
+  EXPECT_FALSE(json_of(small).contains("cpu_target"));
   EXPECT_FALSE(messages(json_of(small).at("ranks")[0]).empty());
 
   const RunPlan large =
@@ -359,6 +363,30 @@ TEST(Plan, SaysWhetherRanksFitOnNamedDevices) {
   device = json_of(large).at("device");
   EXPECT_EQ(device.at("fits"), false);
   EXPECT_GT(device.at("needed_bytes"), device.at("memory_bytes"));
+}
+
+// Between a device that has the arenas alone and one that has the driver, too.
+TEST(Plan, CountsTheDriverOfADevice) {
+  TrainConfig c = config(1, 1);
+  set_flags(c, "--bf16 --device cuda:h100-80g");
+  DeviceChoice kernels;
+  kernels.named = named_device("cuda:h100-80g");
+  const RunPlan usual = plan(c, kVocabulary, kernels);
+  NamedDevice device = *kernels.named;
+  kernels.named = &device;
+  const std::int64_t needed = json_of(usual).at("device").at("needed_bytes");
+  device.memory_bytes = needed + kDriverBytesOfDevice;
+  EXPECT_EQ(json_of(plan(c, kVocabulary, kernels)).at("device").at("fits"), true);
+  EXPECT_NE(to_text(plan(c, kVocabulary, kernels)).find("it fits, with 0 B"), std::string::npos);
+  --device.memory_bytes;
+  EXPECT_EQ(json_of(plan(c, kVocabulary, kernels)).at("device").at("fits"), false);
+  EXPECT_NE(to_text(plan(c, kVocabulary, kernels)).find("it does not fit, 1 B"), std::string::npos);
+
+  // Of the host such a rank takes more than one that computes there.
+  set_flags(c, "--device cpu");
+  const RunPlan host = plan(c);
+  EXPECT_EQ(usual.groups.front().memory.library_bound,
+            host.groups.front().memory.library_bound + kDriverBytesOfHost + kPinnedBytes);
 }
 
 TEST(Plan, SaysWhatACheckpointTakes) {

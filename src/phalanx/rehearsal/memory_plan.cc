@@ -12,6 +12,7 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/data_parallel/pieces.h"
+#include "phalanx/ops/driver_memory.h"
 #include "phalanx/rank/reading_ahead.h"
 #include "phalanx/rank/saved_tiles.h"
 #include "phalanx/settings/config_views.h"
@@ -64,6 +65,13 @@ std::int64_t snapshot_bytes(const TrainConfig& config, const Rank& rank) {
   return 2 * (bytes + count * kIndexOfPiece + kBesides);
 }
 
+// What a rank takes of the host where it computes on a CUDA device, besides what every rank takes.
+std::int64_t driver_bytes(const DeviceChoice& kernels) {
+  const bool is_driven =
+      kernels.named != nullptr || (kernels.cuda && kernels.cuda->machine == CudaMachine::kDevice);
+  return is_driven ? kDriverBytesOfHost + kPinnedBytes : 0;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
@@ -78,24 +86,24 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
   const RankRehearsal rehearsal = rehearse(rank);
   MemoryBytes bytes = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) bytes.raise_to(program.bytes);
-  MemoryPlan plan{.bytes = bytes,
-                  .library_bound = kLibraryBytes +
-                                   config.layout.threads_per_rank * kLibraryBytesPerThread +
-                                   bytes_read_ahead(config, model.batch_schema()),
-                  .snapshot_bytes = snapshot_bytes(config, rank),
-                  .process_bound = kLibraryBytes,
-                  .made = rehearsal.made,
-                  .programs = rehearsal.programs,
-                  .largest = rehearsal.largest,
-                  .saved_per_microbatch = rehearsal.saved_per_microbatch,
-                  .microbatches_in_flight = rehearsal.microbatches_in_flight,
-                  .flops_per_step = rehearsal.flops_per_step,
-                  .largest_unit = rehearsal.largest_unit,
-                  .lent = rehearsal.lent,
-                  .messages = rehearsal.messages,
-                  .summing = groups_that_sum(rehearsal.messages, *sizes),
-                  .transfers = rehearsal.transfers,
-                  .file_bytes = rank.file_bytes()};
+  MemoryPlan plan{
+      .bytes = bytes,
+      .library_bound = kLibraryBytes + config.layout.threads_per_rank * kLibraryBytesPerThread +
+                       bytes_read_ahead(config, model.batch_schema()) + driver_bytes(kernels),
+      .snapshot_bytes = snapshot_bytes(config, rank),
+      .process_bound = kLibraryBytes,
+      .made = rehearsal.made,
+      .programs = rehearsal.programs,
+      .largest = rehearsal.largest,
+      .saved_per_microbatch = rehearsal.saved_per_microbatch,
+      .microbatches_in_flight = rehearsal.microbatches_in_flight,
+      .flops_per_step = rehearsal.flops_per_step,
+      .largest_unit = rehearsal.largest_unit,
+      .lent = rehearsal.lent,
+      .messages = rehearsal.messages,
+      .summing = groups_that_sum(rehearsal.messages, *sizes),
+      .transfers = rehearsal.transfers,
+      .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   if (config.run.async_save) {
     plan.saved_bytes = most_saved_bytes(rank, !config.run.no_save_optim);
