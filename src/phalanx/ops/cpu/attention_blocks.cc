@@ -99,15 +99,16 @@ void expect_statistic(const char* name, const Tensor& tensor) {
 }
 
 QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
-                            std::int64_t sample, std::int64_t group, std::int64_t strip) {
+                            std::int64_t sample, std::int64_t group, std::int64_t strip,
+                            std::int64_t size) {
   QueryStrip result{};
   result.sample = sample;
   result.group = group;
   const Column<std::int64_t> samples(in.query_rows.sample, sample);
   const Column<std::int32_t> positions(in.query_rows.position, sample);
   const Column<std::int32_t> documents(in.query_rows.document, sample);
-  const std::int64_t first = strip * kStripRows;
-  result.count = static_cast<int>(std::min<std::int64_t>(kStripRows, shape.rows() - first));
+  const std::int64_t first = strip * size;
+  result.count = static_cast<int>(std::min<std::int64_t>(size, shape.rows() - first));
   std::int64_t query = first % shape.queries;
   std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   for (std::size_t lane = 0; lane < static_cast<std::size_t>(result.count); ++lane) {
@@ -166,11 +167,11 @@ void RowPrefetch::add(const HeadRows& rows, std::int64_t first, std::int64_t las
 }
 
 void RowPrefetch::add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
-                            std::int64_t group, std::int64_t strip) {
-  const std::int64_t first = strip * kStripRows;
+                            std::int64_t group, std::int64_t strip, std::int64_t size) {
+  const std::int64_t first = strip * size;
   const std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   const std::int64_t query = first % shape.queries;
-  add(rows, query, std::min(shape.queries, query + kStripRows), sample, head, shape.width);
+  add(rows, query, std::min(shape.queries, query + size), sample, head, shape.width);
 }
 
 void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
