@@ -99,11 +99,10 @@ inline bool makes_scores(const AttentionOperands& in) {
   return in.bias.has_value() || !(score_factor(in) > 0.0F);
 }
 
-// Turns products into scores in base 2, but for a positive factor, and masks them. Returns the keys
-// of the span, counted from its first, that may be hidden.
-inline HiddenKeys prepare_scores(const AttentionOperands& in, const QueryStrip& strip,
-                                 const KeyBlock& block, const KeySpan& span,
-                                 const ColumnScratch& columns, float* scores) {
+// Turns products into scores in base 2, but for a positive factor, and masks them.
+inline void prepare_scores(const AttentionOperands& in, const QueryStrip& strip,
+                           const KeyBlock& block, const KeySpan& span, const ColumnScratch& columns,
+                           float* scores) {
   if (makes_scores(in)) {
     const auto factor = hn::Set(FloatTag(), score_factor(in));
     const std::int64_t lanes = lanes_of(strip);
@@ -125,9 +124,6 @@ inline HiddenKeys prepare_scores(const AttentionOperands& in, const QueryStrip& 
   if (span.masked_first < span.masked_last) {
     mask_scores<kTileLanes>(in.op.mask, strip, block, span, scores);
   }
-  if (in.bias) return {.first = 0, .last = span.count()};
-  if (span.masked_first == span.masked_last) return {};
-  return {.first = span.masked_first - span.first, .last = span.masked_last - span.first};
 }
 
 inline float kernel_factor(const AttentionOperands& in) {

@@ -340,8 +340,7 @@ class TileBackwardTask {
     product.right = bytes_at(group.dout_turned[s]);
     product.sums = scratch_.dscores + at;
     kernel_.multiply(product);
-    const HiddenKeys hidden =
-        prepare_scores(in_, strip, block, span, scratch_.columns, scratch_.scores);
+    prepare_scores(in_, strip, block, span, scratch_.columns, scratch_.scores);
     auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
     if (in_.drops()) make_kept(in_.op.dropout, strip, block, span, kept);
     const bool bias = pass_.keys && problem_.dbias;
@@ -350,7 +349,6 @@ class TileBackwardTask {
                        .scores = scratch_.scores + at,
                        .dvalues = scratch_.dscores + at,
                        .factor = kernel_factor(in_),
-                       .hidden = hidden,
                        .kept = in_.drops() ? kept + span.first : nullptr,
                        .kept_factor = in_.kept_factor,
                        .lse = group.lse + s * kTileLanes,

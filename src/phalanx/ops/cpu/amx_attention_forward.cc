@@ -184,15 +184,13 @@ class TileForwardTask {
                       .right_stride = kTileLanes * 4,
                       .sums = scores,
                       .sums_stride = kTileLanes * 4});
-    const HiddenKeys hidden =
-        prepare_scores(in_, strip.rows, block, span, scratch_.columns, scratch_.scores);
+    prepare_scores(in_, strip.rows, block, span, scratch_.columns, scratch_.scores);
     auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
     if (in_.drops()) make_kept(in_.op.dropout, strip.rows, block, span, kept);
     kernel_.softmax({.keys = span.count(),
                      .lanes = 16 * lane_tiles,
                      .scores = scores,
                      .factor = kernel_factor(in_),
-                     .hidden = hidden,
                      .kept = in_.drops() ? kept + span.first : nullptr,
                      .maximum = strip.softmax.maximum,
                      .sum = strip.softmax.sum,

@@ -91,9 +91,8 @@ PHALANX_AMX_INLINE __m512 larger(__m512 a, __m512 b) {  // b if one is NaN
   return _mm512_maskz_max_ps(kAllLanes, a, b);
 }
 
-// 2^x, for x no less than kLeastExponent; NaN stays NaN.
+// 2^x; NaN stays NaN, and -infinity gives 0.
 PHALANX_AMX_INLINE __m512 power_of_two(__m512 x) {
-  x = larger(_mm512_set1_ps(kLeastExponent), x);
   const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x), rounded down
   __m512 power = _mm512_set1_ps(kTilePower[5]);
   power = _mm512_fmadd_ps(power, f, _mm512_set1_ps(kTilePower[4]));
@@ -122,39 +121,6 @@ PHALANX_AMX_INLINE __mmask16 kept_lanes(const std::uint32_t* kept, std::int64_t 
   return static_cast<__mmask16>(kept[key] >> static_cast<std::uint32_t>(lane));
 }
 
-PHALANX_AMX_INLINE __mmask16 seen_lanes(__m512 score) {
-  return _mm512_cmp_ps_mask(score, _mm512_set1_ps(-__builtin_inff()), _CMP_NEQ_UQ);
-}
-
-struct Softmax {
-  __m512 factor, reference;
-  __m512 even, odd;  // sums
-};
-
-template <bool kHidden, bool kDrops>
-PHALANX_AMX_INLINE void softmax_keys(const TileSoftmax& s, std::int64_t lane, std::int64_t first,
-                                     std::int64_t last, Softmax& state) {
-  const __m512i order = pair_order();
-  for (std::int64_t key = first; key < last; key += 2) {
-    const float* at = s.scores + key * kTileLanes + lane;
-    const __m512 score0 = _mm512_load_ps(at);
-    const __m512 score1 = _mm512_load_ps(at + kTileLanes);
-    __m512 p0 = power_of_two(_mm512_fmsub_ps(score0, state.factor, state.reference));
-    __m512 p1 = power_of_two(_mm512_fmsub_ps(score1, state.factor, state.reference));
-    if constexpr (kHidden) {
-      p0 = _mm512_maskz_mov_ps(seen_lanes(score0), p0);
-      p1 = _mm512_maskz_mov_ps(seen_lanes(score1), p1);
-    }
-    state.even = _mm512_add_ps(state.even, p0);
-    state.odd = _mm512_add_ps(state.odd, p1);
-    if constexpr (kDrops) {
-      p0 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key, lane), p0);
-      p1 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key + 1, lane), p1);
-    }
-    _mm512_store_si512(s.pairs + key / 2 * kPairBytes + lane * 4, to_pair(p0, p1, order));
-  }
-}
-
 template <bool kDrops>
 PHALANX_AMX void softmax_lanes(const TileSoftmax& s, std::int64_t lane) {
   __m512 maxima[4];
@@ -169,17 +135,27 @@ PHALANX_AMX void softmax_lanes(const TileSoftmax& s, std::int64_t lane) {
   const __m512 factor = _mm512_set1_ps(s.factor);
   const __m512 maximum = larger(before, _mm512_mul_ps(largest, factor));
   // A row that has seen no key yet must not become NaN.
-  const __m512 reference = _mm512_maskz_mov_ps(seen_lanes(maximum), maximum);
+  const __mmask16 seen =
+      _mm512_cmp_ps_mask(maximum, _mm512_set1_ps(-__builtin_inff()), _CMP_NEQ_UQ);
+  const __m512 reference = _mm512_maskz_mov_ps(seen, maximum);
   const __m512 shrink = power_of_two(_mm512_sub_ps(before, reference));
-  Softmax state{.factor = factor,
-                .reference = reference,
-                .even = _mm512_mul_ps(_mm512_load_ps(s.sum + lane), shrink),
-                .odd = _mm512_setzero_ps()};
-  softmax_keys<false, kDrops>(s, lane, 0, s.hidden.first, state);
-  softmax_keys<true, kDrops>(s, lane, s.hidden.first, s.hidden.last, state);
-  softmax_keys<false, kDrops>(s, lane, s.hidden.last, s.keys, state);
+  __m512 even = _mm512_mul_ps(_mm512_load_ps(s.sum + lane), shrink);
+  __m512 odd = _mm512_setzero_ps();
+  const __m512i order = pair_order();
+  for (std::int64_t key = 0; key < s.keys; key += 2) {
+    const float* at = s.scores + key * kTileLanes + lane;
+    __m512 p0 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at), factor, reference));
+    __m512 p1 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at + kTileLanes), factor, reference));
+    even = _mm512_add_ps(even, p0);
+    odd = _mm512_add_ps(odd, p1);
+    if constexpr (kDrops) {
+      p0 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key, lane), p0);
+      p1 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key + 1, lane), p1);
+    }
+    _mm512_store_si512(s.pairs + key / 2 * kPairBytes + lane * 4, to_pair(p0, p1, order));
+  }
   _mm512_store_ps(s.maximum + lane, maximum);
-  _mm512_store_ps(s.sum + lane, _mm512_add_ps(state.even, state.odd));
+  _mm512_store_ps(s.sum + lane, _mm512_add_ps(even, odd));
   _mm512_store_ps(s.shrink + lane, shrink);
 }
 
@@ -199,14 +175,13 @@ struct ProbabilityAndGradient {
   __m512 probability, gradient;
 };
 
-template <bool kHidden, bool kDrops>
+template <bool kDrops>
 PHALANX_AMX_INLINE ProbabilityAndGradient differentiate(const TileGradients& g, std::int64_t key,
                                                         std::int64_t lane, __m512 lse,
                                                         __m512 delta) {
   const std::int64_t at = key * kTileLanes + lane;
   const __m512 score = _mm512_load_ps(g.scores + at);
-  __m512 p = power_of_two(_mm512_fmsub_ps(score, _mm512_set1_ps(g.factor), lse));
-  if constexpr (kHidden) p = _mm512_maskz_mov_ps(seen_lanes(score), p);
+  const __m512 p = power_of_two(_mm512_fmsub_ps(score, _mm512_set1_ps(g.factor), lse));
   __m512 dp = _mm512_load_ps(g.dvalues + at);
   __m512 kept = p;
   if constexpr (kDrops) {
@@ -219,18 +194,16 @@ PHALANX_AMX_INLINE ProbabilityAndGradient differentiate(const TileGradients& g, 
   return {kept, gradient};
 }
 
-template <bool kHidden, bool kDrops>
-PHALANX_AMX_INLINE void gradients_of_keys(const TileGradients& g, std::int64_t first,
-                                          std::int64_t last) {
+template <bool kDrops>
+PHALANX_AMX void gradients_of_span(const TileGradients& g) {
   const __m512i order = pair_order();
   const __m512 lse[2] = {_mm512_load_ps(g.lse), _mm512_load_ps(g.lse + kHalf)};
   const __m512 delta[2] = {_mm512_load_ps(g.delta), _mm512_load_ps(g.delta + kHalf)};
-  for (std::int64_t key = first; key < last; key += 2) {
+  for (std::int64_t key = 0; key < g.keys; key += 2) {
     ProbabilityAndGradient x[2][2];
     for (int odd = 0; odd < 2; ++odd) {
       for (int half = 0; half < 2; ++half) {
-        x[odd][half] =
-            differentiate<kHidden, kDrops>(g, key + odd, half * kHalf, lse[half], delta[half]);
+        x[odd][half] = differentiate<kDrops>(g, key + odd, half * kHalf, lse[half], delta[half]);
       }
       const std::int64_t row = (key + odd) * g.stride;
       const __m512bh p = _mm512_cvtne2ps_pbh(x[odd][1].probability, x[odd][0].probability);
@@ -243,13 +216,6 @@ PHALANX_AMX_INLINE void gradients_of_keys(const TileGradients& g, std::int64_t f
                          to_pair(x[0][half].gradient, x[1][half].gradient, order));
     }
   }
-}
-
-template <bool kDrops>
-PHALANX_AMX void gradients_of_span(const TileGradients& g) {
-  gradients_of_keys<false, kDrops>(g, 0, g.hidden.first);
-  gradients_of_keys<true, kDrops>(g, g.hidden.first, g.hidden.last);
-  gradients_of_keys<false, kDrops>(g, g.hidden.last, g.keys);
 }
 
 PHALANX_AMX void gradients(const TileGradients& step) {

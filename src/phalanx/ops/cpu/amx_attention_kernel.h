@@ -5,7 +5,8 @@
 //
 // Products have the instruction's order of sums (amx_tiles.h), steps of depth in order. Every
 // operation rounds to nearest even and treats subnormal numbers as zeros. 2^x = 2^floor(x) times a
-// polynomial of degree 5 in the fraction, rounded down (relative error 2e-7), of no x below -100.
+// polynomial of degree 5 in the fraction, rounded down (relative error 2e-7); scores of -infinity
+// have probability 0.
 //
 // As for products there are two programs for the same bits: AMX with AVX-512, and a twin in plain
 // C++.
@@ -32,20 +33,14 @@ struct TileProduct {
   bool add = false;
 };
 
-// Keys [first, last) may have scores of -infinity; their probabilities are exactly 0.
-struct HiddenKeys {
-  std::int64_t first = 0, last = 0;
-};
-
 // A step of the online softmax (attention_scores-inl.h) over the keys of a span. With x = factor *
 // score: maximum = max(maximum, x), shrink = 2^(maximum before - maximum), sum = sum * shrink +
 // the 2^(x - maximum), which are written as bf16, dropped ones as 0.
 struct TileSoftmax {
   std::int64_t keys = 0;
-  std::int64_t lanes = kTileLanes;  // 16 or 32
-  const float* scores = nullptr;    // [keys][32]
-  float factor = 1.0F;              // positive
-  HiddenKeys hidden;
+  std::int64_t lanes = kTileLanes;      // 16 or 32
+  const float* scores = nullptr;        // [keys][32]
+  float factor = 1.0F;                  // positive
   const std::uint32_t* kept = nullptr;  // [keys], bit l: lane l is kept; null: all are
   float* maximum = nullptr;             // [32], as the next two
   float* sum = nullptr;
@@ -60,7 +55,6 @@ struct TileGradients {
   const float* scores = nullptr;   // [keys][32]
   const float* dvalues = nullptr;  // [keys][32]: dout v'
   float factor = 1.0F;
-  HiddenKeys hidden;
   const std::uint32_t* kept = nullptr;
   float kept_factor = 1.0F;
   const float* lse = nullptr;          // [32], in base 2
@@ -88,7 +82,6 @@ const AttentionKernel& attention_kernel_twin();
 
 // ---- for the two programs
 
-inline constexpr float kLeastExponent = -100.0F;
 // 2^f for 0 <= f <= 1, through the values at 0 and 1.
 inline constexpr float kTilePower[6] = {1.0F,          0.693151236F,   0.240157738F,
                                         0.0558360219F, 0.00895988848F, 0.00189510733F};

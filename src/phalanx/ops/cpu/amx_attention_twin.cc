@@ -46,12 +46,14 @@ float fraction(float x) {
 }
 
 float power_of_two(float x) {
-  x = kLeastExponent > x ? kLeastExponent : x;
-  const float whole = std::floor(x);
+  if (x < -200.0F) return 0.0F;
   const float f = fraction(x);
   float power = kTilePower[5];
   for (int i = 4; i >= 0; --i) power = twin_multiply_add(power, f, kTilePower[i]);
-  return twin_flushed(std::ldexp(power, std::isfinite(whole) ? static_cast<int>(whole) : 0));
+  const float whole = std::floor(x);
+  const double result =
+      std::ldexp(static_cast<double>(power), std::isfinite(whole) ? static_cast<int>(whole) : 0);
+  return result < std::numeric_limits<float>::min() ? 0.0F : static_cast<float>(result);
 }
 
 // factor * score - reference
@@ -79,9 +81,7 @@ void softmax_lane(const TileSoftmax& s, std::int64_t lane) {
   const float shrink = power_of_two(twin_flushed(before - reference));
   float sums[2] = {twin_flushed(s.sum[lane] * shrink), 0.0F};
   for (std::int64_t key = 0; key < s.keys; ++key) {
-    const float score = s.scores[key * kTileLanes + lane];
-    float p = power_of_two(exponent(score, s.factor, reference));
-    if (key >= s.hidden.first && key < s.hidden.last && score == -kInfinity) p = 0.0F;
+    float p = power_of_two(exponent(s.scores[key * kTileLanes + lane], s.factor, reference));
     float& sum = sums[key % 2];
     sum = twin_add(sum, p);
     if (!is_kept(s.kept, key, lane)) p = 0.0F;
@@ -100,8 +100,7 @@ void gradients(const TileGradients& g) {
   for (std::int64_t key = 0; key < g.keys; ++key) {
     for (std::int64_t lane = 0; lane < kTileLanes; ++lane) {
       const std::int64_t at = key * kTileLanes + lane;
-      float p = power_of_two(exponent(g.scores[at], g.factor, g.lse[lane]));
-      if (key >= g.hidden.first && key < g.hidden.last && g.scores[at] == -kInfinity) p = 0.0F;
+      const float p = power_of_two(exponent(g.scores[at], g.factor, g.lse[lane]));
       float dp = twin_flushed(g.dvalues[at]);
       if (g.kept != nullptr) {
         dp = is_kept(g.kept, key, lane) ? twin_flushed(dp * g.kept_factor) : 0.0F;

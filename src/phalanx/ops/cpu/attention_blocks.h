@@ -117,7 +117,8 @@ struct QueryStrip {
   CoordinateRange range;
   alignas(64) std::array<std::int32_t, kStripRows> position;
   alignas(64) std::array<std::int32_t, kStripRows> document;
-  // Philox counters: the site with the head, and the sample's part of counter and key.
+  // Philox counters: the site with the head, and the sample's part of counter and key (which is 0
+  // without dropout).
   alignas(64) std::array<std::uint32_t, kStripRows> site;
   alignas(64) std::array<std::uint32_t, kStripRows> sample_low;
   alignas(64) std::array<std::uint32_t, kStripRows> key_high;
@@ -141,6 +142,7 @@ struct KeyBlock {
   CoordinateRange range;                           // of the rows that are not padding,
   std::array<CoordinateRange, kKeyGroups> ranges;  // of each group
   std::array<bool, kKeyGroups> padding;            // has padding rows
+  bool has_padding;                                // among its rows, or in its last group
 };
 
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
