@@ -22,57 +22,56 @@ constexpr std::int64_t kPairBytes = kTileLanes * 4;  // of two keys
 
 // ---- Products
 
-// Registers 0-3 hold the sums, 4 and 5 the left operand, 6 and 7 the right one.
-template <int kRows, int kColumns>
-PHALANX_AMX void multiply_tiles(const TileProduct& p, std::int64_t row, std::int64_t column) {
-  const std::int64_t left_half = kHalf * p.left_stride;
-  const std::byte* left = p.left + row * left_half;
-  const std::byte* right = p.right + column * kRegisterRows * 4;
-  const std::int64_t right_step = kRegisterRows * p.right_stride;
-  auto* const sums = reinterpret_cast<std::byte*>(p.sums) + row * kHalf * p.sums_stride +
-                     column * kRegisterRows * 4;
-  auto* const lower = sums + kHalf * p.sums_stride;
-  if (p.add) {
-    _tile_loadd(0, sums, p.sums_stride);
-    if constexpr (kColumns == 2) _tile_loadd(1, sums + 64, p.sums_stride);
-    if constexpr (kRows == 2) _tile_loadd(2, lower, p.sums_stride);
-    if constexpr (kRows == 2 && kColumns == 2) _tile_loadd(3, lower + 64, p.sums_stride);
-  } else {
-    _tile_zero(0);
-    if constexpr (kColumns == 2) _tile_zero(1);
-    if constexpr (kRows == 2) _tile_zero(2);
-    if constexpr (kRows == 2 && kColumns == 2) _tile_zero(3);
+// A tile of 16 rows by one or two times 16 columns. Neighbours have sums and left operands in other
+// registers (their numbers must be literals), so that one is summed while the one before is stored.
+#define PHALANX_MULTIPLY_ROW(NAME, SUM0, SUM1, LEFT)                                         \
+  template <int kColumns>                                                                    \
+  PHALANX_AMX_INLINE void NAME(const TileProduct& p, const std::byte* left, std::byte* sums, \
+                               const std::byte* right) {                                     \
+    const std::int64_t right_step = kRegisterRows * p.right_stride;                          \
+    if (p.add) {                                                                             \
+      _tile_loadd(SUM0, sums, p.sums_stride);                                                \
+      if constexpr (kColumns == 2) _tile_loadd(SUM1, sums + 64, p.sums_stride);              \
+    } else {                                                                                 \
+      _tile_zero(SUM0);                                                                      \
+      if constexpr (kColumns == 2) _tile_zero(SUM1);                                         \
+    }                                                                                        \
+    for (std::int64_t step = 0; step < p.steps; ++step) {                                    \
+      _tile_loadd(LEFT, left, p.left_stride);                                                \
+      _tile_loadd(6, right, p.right_stride);                                                 \
+      _tile_dpbf16ps(SUM0, LEFT, 6);                                                         \
+      if constexpr (kColumns == 2) {                                                         \
+        _tile_loadd(7, right + 64, p.right_stride);                                          \
+        _tile_dpbf16ps(SUM1, LEFT, 7);                                                       \
+      }                                                                                      \
+      left += kStepDepth * 2;                                                                \
+      right += right_step;                                                                   \
+    }                                                                                        \
+    _tile_stored(SUM0, sums, p.sums_stride);                                                 \
+    if constexpr (kColumns == 2) _tile_stored(SUM1, sums + 64, p.sums_stride);               \
   }
-  for (std::int64_t step = 0; step < p.steps; ++step) {
-    _tile_loadd(4, left, p.left_stride);
-    _tile_loadd(6, right, p.right_stride);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (kRows == 2) {
-      _tile_loadd(5, left + left_half, p.left_stride);
-      _tile_dpbf16ps(2, 5, 6);
-    }
-    if constexpr (kColumns == 2) {
-      _tile_loadd(7, right + 64, p.right_stride);
-      _tile_dpbf16ps(1, 4, 7);
-      if constexpr (kRows == 2) _tile_dpbf16ps(3, 5, 7);
-    }
-    left += kStepDepth * 2;
-    right += right_step;
-  }
-  _tile_stored(0, sums, p.sums_stride);
-  if constexpr (kColumns == 2) _tile_stored(1, sums + 64, p.sums_stride);
-  if constexpr (kRows == 2) _tile_stored(2, lower, p.sums_stride);
-  if constexpr (kRows == 2 && kColumns == 2) _tile_stored(3, lower + 64, p.sums_stride);
-}
+PHALANX_MULTIPLY_ROW(multiply_even_row, 0, 1, 4)
+PHALANX_MULTIPLY_ROW(multiply_odd_row, 2, 3, 5)
+#undef PHALANX_MULTIPLY_ROW
 
 // Operands must be in memory, because GCC 12 does not know what tile loads read.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 template <int kColumns>
 PHALANX_AMX void multiply_column(const TileProduct& p, std::int64_t column) {
-  std::int64_t row = 0;
-  for (; row + 2 <= p.row_tiles; row += 2) multiply_tiles<2, kColumns>(p, row, column);
-  if (row < p.row_tiles) multiply_tiles<1, kColumns>(p, row, column);
+  const std::int64_t left_row = kHalf * p.left_stride, sums_row = kHalf * p.sums_stride;
+  const std::byte* left = p.left;
+  const std::byte* const right = p.right + column * 64;
+  auto* sums = reinterpret_cast<std::byte*>(p.sums) + column * 64;
+  for (std::int64_t row = 0; row < p.row_tiles; ++row) {
+    if (row % 2 == 0) {
+      multiply_even_row<kColumns>(p, left, sums, right);
+    } else {
+      multiply_odd_row<kColumns>(p, left, sums, right);
+    }
+    left += left_row;
+    sums += sums_row;
+  }
 }
 
 PHALANX_AMX void multiply(const TileProduct& p) {
