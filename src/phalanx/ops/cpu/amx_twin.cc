@@ -1,9 +1,10 @@
 // Tiles of family `amx2` in plain C++: the bits of the instructions, for tests on processors
 // without them.
 
+#include "phalanx/ops/cpu/amx_twin.h"
+
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "phalanx/ops/cpu/amx_tiles.h"
@@ -11,54 +12,48 @@
 namespace phalanx::cpu {
 namespace {
 
-// Subnormal numbers are zeros with their sign.
-float flushed(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return (bits & 0x7f800000U) == 0 ? std::bit_cast<float>(bits & 0x80000000U) : x;
-}
-
-float add(float a, float b) { return flushed(flushed(a) + flushed(b)); }
-float multiply_add(float a, float b, float sum) { return flushed(std::fma(a, b, sum)); }
-
 // Element `i` of packed bf16.
 float element(const std::byte* from, std::int64_t i) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, from + i * 2, sizeof bits);
-  return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+  return twin_flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
 }
 
-// C[16, 16] += left[16 rows of 32] right[16 pairs of 2 x 16], as tdpbf16ps.
-void multiply_registers(float* c, const std::byte* left, std::int64_t left_stride,
-                        const std::byte* right) {
-  float b[kRegisterRows][kStepDepth];  // by column of C
-  for (std::int64_t pair = 0; pair < kRegisterRows; ++pair) {
-    for (std::int64_t column = 0; column < kRegisterRows; ++column) {
-      for (std::int64_t odd = 0; odd < 2; ++odd) {
-        b[column][2 * pair + odd] = element(right, (pair * kRegisterRows + column) * 2 + odd);
-      }
+}  // namespace
+
+void multiply_registers(const RegisterProduct& p) {
+  float b[kTwinSide][kStepDepth];  // by column of the sums
+  for (std::int64_t pair = 0; pair < kTwinSide; ++pair) {
+    for (std::int64_t i = 0; i < 2 * kTwinSide; ++i) {
+      b[i / 2][2 * pair + i % 2] = element(p.right + pair * p.right_stride, i);
     }
   }
-  for (std::int64_t row = 0; row < kRegisterRows; ++row) {
+  for (std::int64_t row = 0; row < kTwinSide; ++row) {
     float a[kStepDepth];
-    for (std::int64_t i = 0; i < kStepDepth; ++i) a[i] = element(left + row * left_stride, i);
-    for (std::int64_t column = 0; column < kRegisterRows; ++column) {
+    for (std::int64_t i = 0; i < kStepDepth; ++i) a[i] = element(p.left + row * p.left_stride, i);
+    for (std::int64_t column = 0; column < kTwinSide; ++column) {
       float even = 0.0F, odd = 0.0F;
       for (std::int64_t i = 0; i < kStepDepth; i += 2) {
-        even = multiply_add(a[i], b[column][i], even);
-        odd = multiply_add(a[i + 1], b[column][i + 1], odd);
+        even = twin_multiply_add(a[i], b[column][i], even);
+        odd = twin_multiply_add(a[i + 1], b[column][i + 1], odd);
       }
-      float& sum = c[row * kTileSide + column];
-      sum = add(sum, add(even, odd));
+      float& sum = p.sums[row * p.sums_stride + column];
+      sum = twin_add(sum, twin_add(even, odd));
     }
   }
 }
+
+namespace {
 
 void sum_step(float* sums, const TileRun& run, const std::byte* left, const std::byte* right) {
   for (int lower = 0; lower < 2; ++lower) {
     for (int second = 0; second < 2; ++second) {
-      multiply_registers(sums + lower * kTileSums / 2 + second * kRegisterRows,
-                         left + lower * run.left_half, run.left_stride,
-                         right + second * run.steps * kRegisterBytes);
+      multiply_registers({.sums = sums + lower * kTileSums / 2 + second * kRegisterRows,
+                          .sums_stride = kTileSide,
+                          .left = left + lower * run.left_half,
+                          .left_stride = run.left_stride,
+                          .right = right + second * run.steps * kRegisterBytes,
+                          .right_stride = kRegisterBytes / kRegisterRows});
     }
   }
 }

@@ -13,6 +13,7 @@
 // Highway's order: targets, then foreach_target.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "phalanx/ops/cpu/amx_attention.h"
 #include "phalanx/ops/cpu/attention_cut.h"
 #include "phalanx/ops/cpu/attention_scores-inl.h"
 #include "phalanx/ops/cpu/execute.h"
@@ -458,6 +459,7 @@ void run_backward(const CpuDevice& device, const BackwardProblem& problem, std::
 }  // namespace
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op) {
+  if (attends_in_tiles(device, op.in)) return amx_workspace_bytes(device, op);
   return scratch_bytes(device, op.in, op.dbias.defined());
 }
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionBackward& op) {
@@ -465,6 +467,9 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAtten
 }
 
 void execute(CpuDevice& device, const ops::AttentionBackward& op, const Tensor& scratch) {
+  if (attends_in_tiles(device, op.in)) {
+    return amx_attention(device, op, attention_kernel(device.processor.target), scratch.data());
+  }
   const AttentionGradients gradients{.in = op.in,
                                      .dquery = op.dquery,
                                      .dkey = op.dkey,

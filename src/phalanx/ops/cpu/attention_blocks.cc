@@ -99,15 +99,16 @@ void expect_statistic(const char* name, const Tensor& tensor) {
 }
 
 QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
-                            std::int64_t sample, std::int64_t group, std::int64_t strip) {
+                            std::int64_t sample, std::int64_t group, std::int64_t strip,
+                            std::int64_t size) {
   QueryStrip result{};
   result.sample = sample;
   result.group = group;
   const Column<std::int64_t> samples(in.query_rows.sample, sample);
   const Column<std::int32_t> positions(in.query_rows.position, sample);
   const Column<std::int32_t> documents(in.query_rows.document, sample);
-  const std::int64_t first = strip * kStripRows;
-  result.count = static_cast<int>(std::min<std::int64_t>(kStripRows, shape.rows() - first));
+  const std::int64_t first = strip * size;
+  result.count = static_cast<int>(std::min<std::int64_t>(size, shape.rows() - first));
   std::int64_t query = first % shape.queries;
   std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   for (std::size_t lane = 0; lane < static_cast<std::size_t>(result.count); ++lane) {
@@ -118,7 +119,9 @@ QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape
     result.document[lane] = documents[query];
     result.site[lane] = in.dropout.site + static_cast<std::uint32_t>(head);
     result.sample_low[lane] = static_cast<std::uint32_t>(consumed);
-    result.key_high[lane] = dropout_sample_key(in.dropout.key, consumed).high;
+    if (in.dropout.probability > 0.0) {
+      result.key_high[lane] = dropout_sample_key(in.dropout.key, consumed).high;
+    }
     result.range.include(result.position[lane], result.document[lane]);
     if (++query == shape.queries) {
       query = 0;
@@ -135,6 +138,7 @@ KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& sh
   result.count = static_cast<int>(std::min(size, shape.keys - first));
   const Column<std::int32_t> positions(in.key_rows.position, sample);
   const Column<std::int32_t> documents(in.key_rows.document, sample);
+  result.has_padding = result.count % kKeyGroup != 0;  // their group's other rows
   for (std::size_t i = 0; i < kBlockKeys; ++i) {
     std::int32_t position = 0;
     std::int32_t document = -1;
@@ -147,6 +151,7 @@ KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& sh
     result.document[i] = document;
     if (document < 0) {
       result.padding[i / kKeyGroup] = true;
+      if (i < static_cast<std::size_t>(result.count)) result.has_padding = true;
     } else {
       result.range.include(position, document);
       result.ranges[i / kKeyGroup].include(position, document);
@@ -166,11 +171,11 @@ void RowPrefetch::add(const HeadRows& rows, std::int64_t first, std::int64_t las
 }
 
 void RowPrefetch::add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
-                            std::int64_t group, std::int64_t strip) {
-  const std::int64_t first = strip * kStripRows;
+                            std::int64_t group, std::int64_t strip, std::int64_t size) {
+  const std::int64_t first = strip * size;
   const std::int64_t head = group * shape.heads_per_group + first / shape.queries;
   const std::int64_t query = first % shape.queries;
-  add(rows, query, std::min(shape.queries, query + kStripRows), sample, head, shape.width);
+  add(rows, query, std::min(shape.queries, query + size), sample, head, shape.width);
 }
 
 void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
@@ -181,7 +186,9 @@ void RowPrefetch::add_keys(const HeadRows& rows, const AttentionShape& shape, st
 KeySpan visible_span(const ops::AttentionMask& mask, const CoordinateRange& queries,
                      const KeyBlock& block) {
   KeySpan span;
-  if (keys_seen(mask, queries, block.range, true) == Seen::kNone) return span;
+  const Seen all = keys_seen(mask, queries, block.range, block.has_padding);
+  if (all == Seen::kNone) return span;
+  if (all == Seen::kAll) return {.first = 0, .last = block.count};
   for (int group = 0; group < kKeyGroups; ++group) {
     const auto index = static_cast<std::size_t>(group);
     const Seen seen = keys_seen(mask, queries, block.ranges[index], block.padding[index]);

@@ -28,7 +28,7 @@ struct AttentionShape {
   explicit AttentionShape(const ops::AttentionInputs& in);
 
   std::int64_t rows() const { return heads_per_group * queries; }  // of one key/value head
-  std::int64_t strips() const { return ceil_div(rows(), kStripRows); }
+  std::int64_t strips(std::int64_t size = kStripRows) const { return ceil_div(rows(), size); }
   std::int64_t blocks(std::int64_t size = kBlockKeys) const { return ceil_div(keys, size); }
 
   std::int64_t queries, keys, batch, heads, groups, width;
@@ -106,7 +106,8 @@ struct CoordinateRange {
   }
 };
 
-// Up to 48 query rows that read the same key/value head. Lanes past `count` hold zeros.
+// Up to 48 query rows, or as many as `size` says, that read the same key/value head. Lanes past
+// `count` hold zeros.
 struct QueryStrip {
   std::int64_t sample;  // of the batch
   std::int64_t group;
@@ -116,7 +117,8 @@ struct QueryStrip {
   CoordinateRange range;
   alignas(64) std::array<std::int32_t, kStripRows> position;
   alignas(64) std::array<std::int32_t, kStripRows> document;
-  // Philox counters: the site with the head, and the sample's part of counter and key.
+  // Philox counters: the site with the head, and the sample's part of counter and key (which is 0
+  // without dropout).
   alignas(64) std::array<std::uint32_t, kStripRows> site;
   alignas(64) std::array<std::uint32_t, kStripRows> sample_low;
   alignas(64) std::array<std::uint32_t, kStripRows> key_high;
@@ -128,7 +130,8 @@ struct QueryStrip {
 };
 
 QueryStrip load_query_strip(const ops::AttentionInputs& in, const AttentionShape& shape,
-                            std::int64_t sample, std::int64_t group, std::int64_t strip);
+                            std::int64_t sample, std::int64_t group, std::int64_t strip,
+                            std::int64_t size = kStripRows);
 
 // Consecutive rows of the keys, 256 or fewer. Rows past `count` are padding (document -1).
 struct KeyBlock {
@@ -139,6 +142,7 @@ struct KeyBlock {
   CoordinateRange range;                           // of the rows that are not padding,
   std::array<CoordinateRange, kKeyGroups> ranges;  // of each group
   std::array<bool, kKeyGroups> padding;            // has padding rows
+  bool has_padding;                                // among its rows, or in its last group
 };
 
 KeyBlock load_key_block(const ops::AttentionInputs& in, const AttentionShape& shape,
@@ -170,7 +174,7 @@ class RowPrefetch {
            std::int64_t head, std::int64_t width);
   // Queues the rows of a strip in one of the query tensors.
   void add_strip(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
-                 std::int64_t group, std::int64_t strip);
+                 std::int64_t group, std::int64_t strip, std::int64_t size = kStripRows);
   void add_keys(const HeadRows& rows, const AttentionShape& shape, std::int64_t sample,
                 std::int64_t group, std::int64_t first, std::int64_t size = kBlockKeys);
 

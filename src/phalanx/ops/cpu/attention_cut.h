@@ -78,8 +78,9 @@ struct AttentionPass {
 // sums should stay in the second-level cache beside them.
 inline constexpr std::int64_t kMostStrips = 12;
 
-constexpr AttentionPass strip_pass(std::int64_t heads, std::int64_t strips, int threads) {
-  return {.heads = heads, .strip_shares = shares_of(heads, strips, kMostStrips, threads)};
+constexpr AttentionPass strip_pass(std::int64_t heads, std::int64_t strips, int threads,
+                                   std::int64_t most = kMostStrips) {
+  return {.heads = heads, .strip_shares = shares_of(heads, strips, most, threads)};
 }
 
 // The backward needs sums over strips (dkey, dvalue) and sums over keys (dquery). With many heads,
@@ -88,7 +89,7 @@ constexpr AttentionPass strip_pass(std::int64_t heads, std::int64_t strips, int 
 // dquery by strips: 7 products instead of 5, but bounded scratch and work for many threads.
 struct BackwardCut {
   BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,
-              std::int64_t strip_bytes, int threads);
+              std::int64_t strip_bytes, int threads, std::int64_t block_keys = kBlockKeys);
 
   bool whole_heads;
   AttentionPass keys;     // computes dkey and dvalue, and dquery too if whole_heads
@@ -100,12 +101,13 @@ inline constexpr std::int64_t kMostQueryBytes = std::int64_t{8} << 20;
 inline constexpr std::int64_t kFewestBlockKeys = 64;
 
 inline BackwardCut::BackwardCut(std::int64_t heads, std::int64_t strips, std::int64_t keys_of_head,
-                                std::int64_t strip_bytes, int threads)
+                                std::int64_t strip_bytes, int threads, std::int64_t block_keys)
     : whole_heads(strips * strip_bytes <= kMostQueryBytes &&
                   7 * heads >= 5 * round_up(heads, threads)),
-      keys{.heads = heads} {
+      keys{.heads = heads, .block_keys = block_keys} {
   if (whole_heads) return;
   queries = strip_pass(heads, strips, threads);
+  queries.block_keys = block_keys;
   const auto blocks = [&] { return ceil_div(keys_of_head, keys.block_keys); };
   while (keys.block_keys > kFewestBlockKeys && heads * blocks() < enough_tasks(threads)) {
     keys.block_keys /= 2;

@@ -16,6 +16,7 @@
 // Highway's order: targets, then foreach_target.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "phalanx/ops/cpu/amx_attention.h"
 #include "phalanx/ops/cpu/attention_cut.h"
 #include "phalanx/ops/cpu/attention_scores-inl.h"
 #include "phalanx/ops/cpu/execute.h"
@@ -320,6 +321,7 @@ void run_forward(const CpuDevice& device, const ForwardProblem& problem, const T
 }  // namespace
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionForward& op) {
+  if (attends_in_tiles(device, op.in)) return amx_workspace_bytes(device, op);
   return scratch_bytes(device, op.in);
 }
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAttentionForward& op) {
@@ -327,6 +329,9 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAtten
 }
 
 void execute(CpuDevice& device, const ops::AttentionForward& op, const Tensor& scratch) {
+  if (attends_in_tiles(device, op.in)) {
+    return amx_attention(device, op, attention_kernel(device.processor.target), scratch.data());
+  }
   ForwardProblem problem(device, op.in, op.out);
   expect_statistic("lse", op.lse);
   problem.lse = op.lse;

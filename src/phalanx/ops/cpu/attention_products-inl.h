@@ -227,11 +227,12 @@ HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, s
   fill(to + strip.count * stride, (lanes_of(strip) - strip.count) * stride, 0.0F);
 }
 
-// Stores lanes [width][48] as rows, each times its factor. `rows` is scratch, [48][stride].
+// Stores lanes [width][kLanes] as rows, each times its factor. `rows` is scratch, [kLanes][stride].
+template <int kLanes = kStripRows>
 HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const QueryStrip& strip,
                                   const HeadRows& to, std::int64_t width, float* rows,
                                   std::int64_t stride) {
-  transpose(lanes, kStripRows, stride, lanes_of(strip), rows, stride);
+  transpose(lanes, kLanes, stride, lanes_of(strip), rows, stride);
   for (int lane = 0; lane < strip.count; ++lane) {
     store_row(rows + lane * stride, width, factor[lane], to.dtype(), strip.row(to, lane));
   }

@@ -88,17 +88,18 @@ inline float query_factor(const AttentionOperands& in) {
 }
 
 // Calls body(key of the block, its offset in the scores) for the keys of a span.
-template <typename Body>
+template <int kLanes = kStripRows, typename Body>
 HWY_INLINE void for_keys(const KeySpan& span, const Body& body) {
   for (int k = span.first; k < span.last; ++k) {
-    body(static_cast<std::size_t>(k), static_cast<std::int64_t>(k) * kStripRows);
+    body(static_cast<std::size_t>(k), static_cast<std::int64_t>(k) * kLanes);
   }
 }
 
 // Sets scores to -infinity where the query does not see the key; the rule of visible_span() of
 // attention_blocks.h for one query and one key.
-inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
-                        const KeyBlock& block, const KeySpan& span, float* scores) {
+template <int kLanes = kStripRows>
+void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip, const KeyBlock& block,
+                 const KeySpan& span, float* scores) {
   const FloatTag d;
   const SignedTag coordinates;
   const std::int64_t lanes = lanes_of(strip);
@@ -106,7 +107,7 @@ inline void mask_scores(const ops::AttentionMask& mask, const QueryStrip& strip,
   const auto farthest = hn::Set(coordinates, static_cast<std::int32_t>(std::min<std::int64_t>(
                                                  mask.window - 1, hwy::LimitsMax<std::int32_t>())));
   const KeySpan masked{.first = span.masked_first, .last = span.masked_last};
-  for_keys(masked, [&](std::size_t key, std::int64_t at) HWY_ATTR {
+  for_keys<kLanes>(masked, [&](std::size_t key, std::int64_t at) HWY_ATTR {
     if (block.document[key] < 0) return fill(scores + at, lanes, -kInfinity);
     const auto position = hn::Set(coordinates, block.position[key]);
     const auto document = hn::Set(coordinates, block.document[key]);

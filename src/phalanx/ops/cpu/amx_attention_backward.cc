@@ -1,0 +1,526 @@
+// The backward of attention in AMX's tiles, from log-sum-exp and delta, as attention_backward.cc.
+// Four strips are a group of 128 queries: sums over queries take a whole group at a time, so that
+// sums of dkey and dvalue come to the registers once for four steps of depth.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "phalanx/ops/cpu/amx_attention_backward.cc"
+#include "phalanx/ops/cpu/targets.h"
+// Highway's order: targets, then foreach_target.
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "phalanx/ops/cpu/amx_attention-inl.h"
+#include "phalanx/ops/cpu/attention_cut.h"
+#include "phalanx/ops/cpu/parallel.h"
+
+#ifndef PHALANX_OPS_CPU_AMX_ATTENTION_BACKWARD_ONCE
+#define PHALANX_OPS_CPU_AMX_ATTENTION_BACKWARD_ONCE
+namespace phalanx::cpu {
+
+inline constexpr std::int64_t kGroupStrips = 4;
+inline constexpr std::int64_t kGroupQueries = kGroupStrips * kTileLanes;
+inline constexpr std::int64_t kStepKeys = 32;
+
+// The operands of 128 queries.
+struct QueryGroup {
+  QueryGroup(const AttentionShape& shape, FloatArena& arena) {
+    const std::int64_t padded = tile_width(shape.width);
+    for (std::int64_t i = 0; i < kGroupStrips; ++i) {
+      query_turned[i] = arena.take(padded / 2 * kTileLanes);
+      dout_turned[i] = arena.take(padded / 2 * kTileLanes);
+    }
+    query_pairs = arena.take(kGroupQueries / 2 * padded);
+    dout_pairs = arena.take(kGroupQueries / 2 * padded);
+    lse = arena.take(kGroupQueries);
+    delta = arena.take(kGroupQueries);
+    strips = reinterpret_cast<QueryStrip*>(
+        arena.take(kGroupStrips * static_cast<std::int64_t>(sizeof(QueryStrip) / sizeof(float))));
+  }
+
+  float *query_turned[kGroupStrips], *dout_turned[kGroupStrips];
+  float *query_pairs, *dout_pairs;  // [64][padded]
+  float *lse, *delta;               // [128]; lse in base 2
+  QueryStrip* strips;               // [4]
+};
+
+struct TileBackwardCut : BackwardCut {
+  TileBackwardCut(const AttentionShape& shape, bool bias_gradient, int threads)
+      : BackwardCut(shape.groups * (bias_gradient ? 1 : shape.batch), shape.strips(kGroupQueries),
+                    shape.keys, group_bytes(shape), threads, kTileKeys) {}
+
+  // Of the operands of 128 queries and of the sums of their gradients.
+  static std::int64_t group_bytes(const AttentionShape& shape) {
+    FloatArena arena(nullptr);
+    const QueryGroup counted(shape, arena);
+    return (arena.used() + sum_floats(shape)) * static_cast<std::int64_t>(sizeof(float));
+  }
+  static std::int64_t sum_floats(const AttentionShape& shape) {
+    return tile_width(shape.width) * kGroupQueries;
+  }
+};
+
+struct TileBackwardScratch {
+  TileBackwardScratch(const AttentionShape& shape, const TileBackwardCut& cut, float* base) {
+    FloatArena arena(base);
+    const std::int64_t padded = tile_width(shape.width);
+    keys = arena.take(kTileKeys * padded / 2);
+    values = arena.take(kTileKeys * padded / 2);
+    key_pairs = arena.take(kTileKeys / 2 * padded);
+    keys_turned = arena.take(padded * kTileKeys / 2);
+    dkeys = arena.take(kTileKeys * padded);
+    dvalues = arena.take(kTileKeys * padded);
+    query_rows = arena.take(kTileLanes * padded);
+    dout_rows = arena.take(kTileLanes * padded);
+    scores = arena.take(kTileKeys * kTileLanes);
+    dscores = arena.take(kTileKeys * kTileLanes);
+    probabilities = arena.take(kTileKeys * kGroupQueries / 2);
+    gradients = arena.take(kTileKeys * kGroupQueries / 2);
+    pairs = arena.take(kTileKeys / 2 * kTileLanes);
+    kept = arena.take(kTileKeys);
+    lanes = arena.take((kTileKeys + kKeyGroup) * kStripRows);
+    columns.take(arena);
+    const std::int64_t groups = shape.strips(kGroupQueries);
+    group_count = cut.whole_heads ? groups : 1;
+    FloatArena one(nullptr);
+    const QueryGroup counted(shape, one);
+    group_floats = one.used();
+    group_memory = arena.take(group_count * group_floats);
+    sums = arena.take((cut.whole_heads ? groups : std::min(groups, kMostStrips)) *
+                      TileBackwardCut::sum_floats(shape));
+    size = arena.used();
+  }
+
+  QueryGroup group(const AttentionShape& shape, std::int64_t i) const {
+    FloatArena arena(group_memory + i % group_count * group_floats);
+    return {shape, arena};
+  }
+
+  float *keys, *values;              // [128][padded] bf16
+  float* key_pairs;                  // [64][padded]
+  float* keys_turned;                // [padded][128] bf16
+  float *dkeys, *dvalues;            // [128][padded]
+  float *query_rows, *dout_rows;     // [32][padded]
+  float *scores, *dscores;           // [128][32]
+  float *probabilities, *gradients;  // [128][128] bf16
+  float* pairs;                      // gradients of a strip, [64][32] pairs of bf16
+  float* kept;                       // [128] of 32 bits
+  float* lanes;                      // gradients of scores with a stride of 48
+  ColumnScratch columns;
+  std::int64_t group_count, group_floats;
+  float* group_memory;
+  float* sums;  // of dquery, [strips of a task][padded][32]
+  std::int64_t size;
+};
+
+struct TileBackwardProblem {
+  TileBackwardProblem(const CpuDevice& device, const ops::AttentionBackward& gradients,
+                      const AttentionKernel& with)
+      : op(gradients),
+        in(gradients.in, device.products),
+        kernel(with),
+        cut(in.shape, gradients.dbias.defined(), device.threads),
+        threads(device.threads),
+        dquery(HeadRows::of_heads(gradients.dquery)),
+        dkey(HeadRows::of_heads(gradients.dkey)),
+        dvalue(HeadRows::of_heads(gradients.dvalue)),
+        dout(HeadRows::of_heads(gradients.dout)) {
+    if (op.dbias) dbias = HeadRows::of_bias(op.dbias);
+  }
+
+  const ops::AttentionBackward& op;
+  AttentionOperands in;
+  const AttentionKernel& kernel;
+  TileBackwardCut cut;
+  int threads;
+  HeadRows dquery, dkey, dvalue, dout;
+  std::optional<HeadRows> dbias;
+};
+
+// One walk over groups of queries and blocks of keys, and which results it computes.
+struct TileBackwardPass {
+  AttentionPass cut;
+  std::int64_t first_sample = 0;
+  bool keys = false;     // dkey, dvalue and dbias
+  bool queries = false;  // dquery
+};
+
+}  // namespace phalanx::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace phalanx::cpu::HWY_NAMESPACE {
+namespace {
+
+inline const std::byte* bytes_at(const float* from) {
+  return reinterpret_cast<const std::byte*>(from);
+}
+
+class TileBackwardTask {
+ public:
+  TileBackwardTask(const TileBackwardProblem& problem, const TileBackwardPass& pass,
+                   std::int64_t index, float* base)
+      : problem_(problem),
+        pass_(pass),
+        in_(problem.in),
+        shape_(problem.in.shape),
+        kernel_(problem.kernel),
+        padded_(tile_width(shape_.width)),
+        width_tiles_(ceil_div(shape_.width, 16)),
+        index_(index),
+        task_(pass.cut.task(index)),
+        sample_(pass.first_sample + task_.head / shape_.groups),
+        group_(task_.head % shape_.groups),
+        scratch_(shape_, problem.cut, base) {}
+
+  void run() {
+    kernel_.prepare();
+    const std::int64_t groups = shape_.strips(kGroupQueries);
+    if (keeps_groups()) {
+      for (std::int64_t i = 0; i < groups; ++i) load_group(i);
+    }
+    if (pass_.queries) {
+      std::int64_t count = 0;
+      task_.strips.for_each(groups, [&](std::int64_t, std::int64_t) { ++count; });
+      fill(scratch_.sums, count * sum_floats(), 0.0F);
+    }
+    const std::int64_t size = pass_.cut.block_keys;
+    task_.blocks.for_each(shape_.blocks(size), [&](std::int64_t b, std::int64_t next) HWY_ATTR {
+      fetch_keys(b * size, next * size);
+      add_block(load_key_block(in_.op, shape_, sample_, b * size, size));
+    });
+    if (pass_.queries) {
+      float* sums = scratch_.sums;
+      task_.strips.for_each(groups, [&](std::int64_t i, std::int64_t) HWY_ATTR {
+        store_dqueries(i, sums);
+        sums += sum_floats();
+      });
+    }
+    kernel_.release();
+  }
+
+ private:
+  bool keeps_groups() const { return problem_.cut.whole_heads; }
+  std::int64_t sum_floats() const { return TileBackwardCut::sum_floats(shape_); }
+
+  // Fetches the next block, or the first block of this thread's likely next task.
+  void fetch_keys(std::int64_t first, std::int64_t next) {
+    const std::int64_t size = pass_.cut.block_keys;
+    std::int64_t sample = sample_;
+    std::int64_t group = group_;
+    if (next >= shape_.keys) {
+      if (index_ + problem_.threads >= pass_.cut.tasks()) return;
+      const AttentionTask task = pass_.cut.task(index_ + problem_.threads);
+      sample = pass_.first_sample + task.head / shape_.groups;
+      group = task.head % shape_.groups;
+      next = task.blocks.next(0, shape_.blocks(size)) * size;
+      for (std::int64_t i = 0; i < shape_.strips(kGroupQueries) && keeps_groups(); ++i) {
+        ahead_.add_strip(in_.query, shape_, sample, group, i, kGroupQueries);
+        ahead_.add_strip(problem_.dout, shape_, sample, group, i, kGroupQueries);
+      }
+    }
+    ahead_.add_keys(in_.key, shape_, sample, group, next, size);
+    ahead_.add_keys(in_.value, shape_, sample, group, next, size);
+    if (pass_.keys) {
+      ahead_.add_keys(problem_.dkey, shape_, sample_, group_, first, size);
+      ahead_.add_keys(problem_.dvalue, shape_, sample_, group_, first, size);
+    }
+  }
+
+  // Loads the operands of queries [128 i, 128 (i + 1)).
+  QueryGroup load_group(std::int64_t i) {
+    const QueryGroup group = scratch_.group(shape_, i);
+    for (std::int64_t s = 0; s < kGroupStrips; ++s) {
+      QueryStrip& strip = group.strips[s];
+      const std::int64_t index = i * kGroupStrips + s;
+      if (index >= shape_.strips(kTileLanes)) {
+        strip.count = 0;
+      } else {
+        strip = load_query_strip(in_.op, shape_, sample_, group_, index, kTileLanes);
+      }
+      load_rows(strip, in_.query, scratch_.query_rows, group.query_turned[s],
+                group.query_pairs + s * kTileLanes / 2 * padded_);
+      load_rows(strip, problem_.dout, scratch_.dout_rows, group.dout_turned[s],
+                group.dout_pairs + s * kTileLanes / 2 * padded_);
+      load_statistics(strip, group.lse + s * kTileLanes, group.delta + s * kTileLanes);
+    }
+    return group;
+  }
+
+  void load_rows(const QueryStrip& strip, const HeadRows& from, float* rows, float* turned,
+                 float* pairs) {
+    copy_strip_rows(strip, from, shape_.width, padded_, rows);
+    turn_strip_rows(rows, padded_, turned);
+    pair_bf16_rows(rows, kTileLanes, padded_, pairs);
+  }
+
+  void load_statistics(const QueryStrip& strip, float* lse, float* delta) {
+    fill(lse, kTileLanes, 0.0F);
+    fill(delta, kTileLanes, 0.0F);
+    for (int lane = 0; lane < strip.count; ++lane) {
+      const auto i = static_cast<std::size_t>(lane);
+      delta[lane] = row_statistic(problem_.op.delta, sample_, strip.head[i], strip.query[i]);
+      const float x = row_statistic(problem_.op.lse, sample_, strip.head[i], strip.query[i]);
+      // A row that sees no key: its probabilities are 0 whatever is subtracted.
+      lse[lane] = x == -kInfinity ? 0.0F : x * kLog2E;
+    }
+  }
+
+  void add_block(const KeyBlock& block) {
+    if (pass_.keys) {
+      const std::int64_t rows = round_up(block.count, kStepKeys);
+      fill(scratch_.dkeys, rows * padded_, 0.0F);
+      fill(scratch_.dvalues, rows * padded_, 0.0F);
+    }
+    bool copied = false;
+    float* sums = scratch_.sums;
+    const std::int64_t groups = shape_.strips(kGroupQueries);
+    task_.strips.for_each(groups, [&](std::int64_t i, std::int64_t) HWY_ATTR {
+      const QueryGroup group = keeps_groups() ? scratch_.group(shape_, i) : load_group(i);
+      std::array<KeySpan, kGroupStrips> spans;
+      bool sees = false;
+      for (std::size_t s = 0; s < kGroupStrips; ++s) {
+        const QueryStrip& strip = group.strips[s];
+        if (strip.count > 0) {
+          spans[s] = in_whole_steps(visible_span(in_.op.mask, strip.range, block));
+        }
+        sees = sees || !spans[s].empty();
+      }
+      if (sees) {
+        if (!copied) copy_block(block);
+        copied = true;
+        add_group(group, block, spans, sums);
+      }
+      sums += sum_floats();
+    });
+    if (pass_.keys) store_key_gradients(block);
+  }
+
+  void copy_block(const KeyBlock& block) {
+    const std::int64_t rows = round_up(block.count, kStepKeys);
+    copy_key_rows(block, in_.key, sample_, group_, rows, shape_.width, padded_, scratch_.keys);
+    copy_key_rows(block, in_.value, sample_, group_, rows, shape_.width, padded_, scratch_.values);
+    if (!pass_.queries) return;
+    pair_bf16_rows(scratch_.keys, rows, padded_, scratch_.key_pairs);
+    turn_pairs(scratch_.key_pairs, rows, padded_, scratch_.keys_turned);
+  }
+
+  void add_group(const QueryGroup& group, const KeyBlock& block,
+                 const std::array<KeySpan, kGroupStrips>& spans, float* sums) {
+    for (std::size_t s = 0; s < kGroupStrips; ++s) {
+      if (spans[s].empty()) continue;
+      add_strip(group, static_cast<std::int64_t>(s), block, spans[s]);
+      if (pass_.queries) {
+        add_dquery(spans[s], sums + static_cast<std::int64_t>(s) * kTileLanes * padded_);
+      }
+      for (int step = 0; step < kFetches; ++step) ahead_.step();
+    }
+    if (!pass_.keys) return;
+    for (int key = 0; key < pass_.cut.block_keys; key += kStepKeys) add_keys(group, spans, key);
+  }
+
+  // Probabilities of a strip and gradients of its scores.
+  void add_strip(const QueryGroup& group, std::int64_t s, const KeyBlock& block,
+                 const KeySpan& span) {
+    const QueryStrip& strip = group.strips[s];
+    const std::int64_t at = span.first * kTileLanes;
+    TileProduct product{.row_tiles = span.count() / 16,
+                        .column_tiles = kTileLanes / 16,
+                        .steps = padded_ / 32,
+                        .left = bytes_at(scratch_.keys + span.first * padded_ / 2),
+                        .left_stride = 2 * padded_,
+                        .right = bytes_at(group.query_turned[s]),
+                        .right_stride = kTileLanes * 4,
+                        .sums = scratch_.scores + at,
+                        .sums_stride = kTileLanes * 4};
+    kernel_.multiply(product);
+    product.left = bytes_at(scratch_.values + span.first * padded_ / 2);
+    product.right = bytes_at(group.dout_turned[s]);
+    product.sums = scratch_.dscores + at;
+    kernel_.multiply(product);
+    prepare_scores(in_, strip, block, span, scratch_.columns, scratch_.scores);
+    auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
+    if (in_.drops()) make_kept(in_.op.dropout, strip, block, span, kept);
+    const bool bias = pass_.keys && problem_.dbias;
+    const std::int64_t row = span.first * kGroupQueries / 2 + s * kTileLanes / 2;
+    kernel_.gradients({.keys = span.count(),
+                       .scores = scratch_.scores + at,
+                       .dvalues = scratch_.dscores + at,
+                       .factor = kernel_factor(in_),
+                       .kept = in_.drops() ? kept + span.first : nullptr,
+                       .kept_factor = in_.kept_factor,
+                       .lse = group.lse + s * kTileLanes,
+                       .delta = group.delta + s * kTileLanes,
+                       .probabilities = reinterpret_cast<std::byte*>(scratch_.probabilities + row),
+                       .gradients = reinterpret_cast<std::byte*>(scratch_.gradients + row),
+                       .stride = kGroupQueries * 2,
+                       .pairs = reinterpret_cast<std::byte*>(scratch_.pairs),
+                       .exact_gradients = bias ? scratch_.dscores + at : nullptr});
+    if (bias) add_bias_gradient(strip, block, span);
+  }
+
+  void add_dquery(const KeySpan& span, float* sums) {
+    kernel_.multiply({.row_tiles = width_tiles_,
+                      .column_tiles = kTileLanes / 16,
+                      .steps = span.count() / kStepKeys,
+                      .left = bytes_at(scratch_.keys_turned) + 2 * span.first,
+                      .left_stride = 2 * kTileKeys,
+                      .right = bytes_at(scratch_.pairs),
+                      .right_stride = kTileLanes * 4,
+                      .sums = sums,
+                      .sums_stride = kTileLanes * 4,
+                      .add = true});
+  }
+
+  // dvalue and dkey of 32 keys += the products with the strips that see them.
+  void add_keys(const QueryGroup& group, const std::array<KeySpan, kGroupStrips>& spans, int key) {
+    const auto sees = [&](std::int64_t s) {
+      const KeySpan& span = spans[static_cast<std::size_t>(s)];
+      return span.first <= key && key < span.last;
+    };
+    std::int64_t first = 0, last = kGroupStrips;
+    while (first < kGroupStrips && !sees(first)) ++first;
+    if (first == kGroupStrips) return;
+    while (!sees(last - 1)) --last;
+    for (std::int64_t s = first; s < last; ++s) {
+      if (!sees(s)) clear(key, s);
+    }
+    const std::int64_t row = key * kGroupQueries / 2 + first * kTileLanes / 2;
+    const std::int64_t pairs = first * kTileLanes / 2 * padded_;
+    TileProduct product{.row_tiles = kStepKeys / 16,
+                        .column_tiles = width_tiles_,
+                        .steps = last - first,
+                        .left = bytes_at(scratch_.probabilities + row),
+                        .left_stride = kGroupQueries * 2,
+                        .right = bytes_at(group.dout_pairs + pairs),
+                        .right_stride = padded_ * 4,
+                        .sums = scratch_.dvalues + key * padded_,
+                        .sums_stride = padded_ * 4,
+                        .add = true};
+    kernel_.multiply(product);
+    product.left = bytes_at(scratch_.gradients + row);
+    product.right = bytes_at(group.query_pairs + pairs);
+    product.sums = scratch_.dkeys + key * padded_;
+    kernel_.multiply(product);
+  }
+
+  // A strip that does not see 32 keys between others that do.
+  void clear(int key, std::int64_t s) {
+    for (int i = 0; i < kStepKeys; ++i) {
+      const std::int64_t row = (key + i) * kGroupQueries / 2 + s * kTileLanes / 2;
+      fill(scratch_.probabilities + row, kTileLanes / 2, 0.0F);
+      fill(scratch_.gradients + row, kTileLanes / 2, 0.0F);
+    }
+  }
+
+  // dbias[head, query, key] += the gradients of a span.
+  void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
+    const float* rows = scratch_.columns.rows;
+    for_pieces(span, [&](int first, int keys) HWY_ATTR {
+      for (std::int64_t key = 0; key < keys; ++key) {
+        std::copy_n(scratch_.dscores + (first + key) * kTileLanes, kTileLanes,
+                    scratch_.lanes + key * kStripRows);
+      }
+      make_columns(scratch_.lanes, strip, keys, scratch_.columns.rows);
+      const std::int64_t width = std::min(keys, block.count - first);
+      for (int lane = 0; lane < strip.count; ++lane) {
+        auto* to = reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + first;
+        for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
+          part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
+        });
+      }
+    });
+  }
+
+  void store_dqueries(std::int64_t i, const float* sums) {
+    alignas(64) float factor[kTileLanes];
+    fill(factor, kTileLanes, static_cast<float>(in_.op.scale));
+    for (std::int64_t s = 0; s < kGroupStrips; ++s) {
+      const std::int64_t index = i * kGroupStrips + s;
+      if (index >= shape_.strips(kTileLanes)) return;
+      const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, index, kTileLanes);
+      store_strip_lanes<kTileLanes>(sums + s * kTileLanes * padded_, factor, strip, problem_.dquery,
+                                    shape_.width, scratch_.query_rows, 16 * width_tiles_);
+    }
+  }
+
+  // Multiplies the sums by the factors that the products left out.
+  void store_key_gradients(const KeyBlock& block) {
+    for (std::int64_t key = 0; key < block.count; ++key) {
+      const auto store_sums = [&](const float* sums, float factor, const HeadRows& to) HWY_ATTR {
+        store_row(sums + key * padded_, shape_.width, factor, to.dtype(),
+                  to.at(block.first + key, sample_, group_));
+      };
+      store_sums(scratch_.dkeys, static_cast<float>(in_.op.scale), problem_.dkey);
+      store_sums(scratch_.dvalues, in_.kept_factor, problem_.dvalue);
+    }
+  }
+
+  static constexpr int kFetches = 4;  // steps of prefetching after a strip
+
+  const TileBackwardProblem& problem_;
+  const TileBackwardPass& pass_;
+  const AttentionOperands& in_;
+  const AttentionShape& shape_;
+  const AttentionKernel& kernel_;
+  std::int64_t padded_, width_tiles_;
+  std::int64_t index_;
+  AttentionTask task_;
+  std::int64_t sample_, group_;
+  TileBackwardScratch scratch_;
+  RowPrefetch ahead_;
+};
+
+void tile_backward_task(const TileBackwardProblem& problem, const TileBackwardPass& pass,
+                        std::int64_t index, float* base) {
+  TileBackwardTask(problem, pass, index, base).run();
+}
+
+}  // namespace
+}  // namespace phalanx::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phalanx::cpu {
+namespace {
+HWY_EXPORT(tile_backward_task);
+
+void run_pass(const CpuDevice& device, const TileBackwardProblem& problem,
+              const TileBackwardPass& pass, std::byte* workspace) {
+  const std::int64_t floats = TileBackwardScratch(problem.in.shape, problem.cut, nullptr).size;
+  auto* base = reinterpret_cast<float*>(workspace);
+  const auto run = HWY_DYNAMIC_DISPATCH(tile_backward_task);
+  for_each_task(device.threads, pass.cut.tasks(), [&](std::int64_t task, std::int64_t slot) {
+    run(problem, pass, task, base + slot * floats);
+  });
+}
+}  // namespace
+
+std::int64_t amx_workspace_bytes(const CpuDevice& device, const ops::AttentionBackward& op) {
+  const AttentionShape shape(op.in);
+  const TileBackwardCut cut(shape, op.dbias.defined(), device.threads);
+  return device.threads * TileBackwardScratch(shape, cut, nullptr).size *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
+void amx_attention(const CpuDevice& device, const ops::AttentionBackward& op,
+                   const AttentionKernel& kernel, std::byte* workspace) {
+  const TileBackwardProblem problem(device, op, kernel);
+  expect_statistic("delta", op.delta);
+  expect_statistic("lse", op.lse);
+  if (op.dbias) expect_statistic("dbias", op.dbias);
+  const std::int64_t samples_at_once = problem.cut.keys.heads / problem.in.shape.groups;
+  for (std::int64_t sample = 0; sample < problem.in.shape.batch; sample += samples_at_once) {
+    TileBackwardPass keys{.cut = problem.cut.keys, .first_sample = sample, .keys = true};
+    keys.queries = problem.cut.whole_heads;
+    run_pass(device, problem, keys, workspace);
+    if (problem.cut.whole_heads) continue;
+    run_pass(device, problem, {.cut = problem.cut.queries, .first_sample = sample, .queries = true},
+             workspace);
+  }
+}
+
+}  // namespace phalanx::cpu
+#endif  // HWY_ONCE
