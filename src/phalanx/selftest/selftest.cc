@@ -18,6 +18,7 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cpu/target.h"
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/selftest/case_checks.h"
 #include "phalanx/selftest/report.h"
 
@@ -271,7 +272,10 @@ SelftestEnd selftest(const SelftestOptions& options, const SelftestCaller& calle
   const Kind kind = kind_of(options.device);
   const CudaInterface* cuda = subject.cuda;
   if (cuda == nullptr && kind != Kind::kProcessor) {
-    cuda = &cuda_interface(kind == Kind::kDevice ? CudaMachine::kDevice : CudaMachine::kEmulated);
+    const CudaMachine machine =
+        kind == Kind::kDevice ? CudaMachine::kDevice : CudaMachine::kEmulated;
+    expect_device({.machine = machine, .device = kDevice});
+    cuda = &cuda_interface(machine);
   }
   const Subject found = cuda != nullptr ? subject_of(*cuda) : subject_of_processor();
   const auto folder = folder_of(options);
