@@ -74,8 +74,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
       losses_(config_, *family_model_, programs_, arenas["workspace"], host_context().workspace),
-      batches_(family_model_->batch_schema(), config.layout.micro_batch_size,
-               programs_.batch_slots(), arenas["workspace"]) {
+      batches_(family_model_->batch_schema(), family_model_->row_patterns(),
+               config.layout.micro_batch_size, programs_.batch_slots(), arenas["workspace"]) {
   if (is_asynchronous(config.layout)) {
     asynchronous_ = std::make_unique<AsynchronousUpdates>(
         states_.parameters(), weight_versions(programs, ranks.coordinates.pipeline), ranks,

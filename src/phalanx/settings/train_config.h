@@ -188,6 +188,7 @@ struct DataConfig {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   std::int64_t num_workers = 2;  // threads of a rank that read ahead; 0: none
+  bool check_batches = false;    // that coordinates of rows keep to the model's patterns
 };
 
 // How weights are updated.
