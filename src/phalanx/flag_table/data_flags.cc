@@ -102,6 +102,10 @@ constexpr TrainFlag kDataRows[] = {
                                     "Threads of every rank that reads data, which read a global "
                                     "batch ahead; 0: none, and the step reads",
                                     {.range = from_to(0, 1024)}),
+    works<&DataConfig::check_batches>(
+        kData, "--check-batches",
+        "Look at every batch before it is used: positions that are not consecutive, or documents "
+        "and padding that kernels do not expect of this model, end the run"),
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ void InferenceModel::infer(const nn::Batch& batch, const Results& results) {
 InferenceModel::Answer InferenceModel::answer(const HostBatch& batch, const Request& request) {
   Arena& workspace = arenas_.workspace;
   const WorkspaceScope scope(workspace);
-  const BatchMemory memory(batch.schema(), batch.samples(), 1, workspace);
+  const BatchMemory memory(batch.schema(), {}, batch.samples(), 1, workspace);
   memory.upload(context_, 0, batch);
   Results results;
   // The head adds each loss to a sum, which is not read.

@@ -17,10 +17,11 @@ std::size_t coordinate(const BatchSchema& schema, std::string_view prefix, std::
 }
 
 RowCoordinates rows_of(const BatchSchema& schema, std::string_view prefix,
-                       const std::vector<Tensor>& columns) {
+                       const std::vector<Tensor>& columns, const RowPattern& pattern) {
   return {.sample = columns[coordinate(schema, prefix, "sample")],
           .position = columns[coordinate(schema, prefix, "position")],
-          .document = columns[coordinate(schema, prefix, "document")]};
+          .document = columns[coordinate(schema, prefix, "document")],
+          .pattern = pattern};
 }
 
 nn::BatchShape shape_of(const BatchSchema& schema, std::string_view prefix,
@@ -45,11 +46,14 @@ nn::BatchShapes batch_shapes(const BatchSchema& schema, std::int64_t micro_batch
   return {first, shape_of(schema, kDecoder, micro_batch, sequence_shards)};
 }
 
-nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns) {
+nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns,
+                     const nn::RowPatterns& patterns) {
   PHALANX_CHECK(columns.size() == schema.columns().size(), "{} tensors for {} columns",
                 columns.size(), schema.columns().size());
-  nn::Batch batch{.columns = {}, .rows = {rows_of(schema, "", columns)}};
-  if (has_decoder_rows(schema)) batch.rows[1] = rows_of(schema, kDecoder, columns);
+  nn::Batch batch{.columns = {}, .rows = {rows_of(schema, "", columns, patterns[0])}};
+  if (has_decoder_rows(schema)) {
+    batch.rows[1] = rows_of(schema, kDecoder, columns, patterns[1]);
+  }
   batch.columns = std::move(columns);
   return batch;
 }

@@ -17,7 +17,9 @@ bool has_decoder_rows(const BatchSchema& schema);
 nn::BatchShapes batch_shapes(const BatchSchema& schema, std::int64_t micro_batch,
                              std::int64_t sequence_shards);
 
-// `columns` are the schema's, in its order, each [extents..., b].
-nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns);
+// `columns` are the schema's, in its order, each [extents..., b]; their coordinates keep to the
+// patterns.
+nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns,
+                     const nn::RowPatterns& patterns = {});
 
 }  // namespace phalanx

@@ -37,6 +37,8 @@ class BertModel final : public Model {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};
   }
   BatchSchema batch_schema() const override;
+  // Padding has another document.
+  nn::RowPatterns row_patterns() const override { return {RowPattern{.consecutive = true}}; }
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;

@@ -84,6 +84,11 @@ std::unique_ptr<const Model> GptModel::placed(int tensor_rank) const {
 
 BatchSchema GptModel::batch_schema() const { return gpt_batch_schema(sequence_); }
 
+// A sample is one piece of text, padded at its end with rows of the same document.
+nn::RowPatterns GptModel::row_patterns() const {
+  return {RowPattern{.consecutive = true, .one_document = !config_.transformer.mask_documents}};
+}
+
 std::vector<LossSpec> GptModel::losses() const {
   return {{.name = "lm loss", .mask = "loss_mask"}};
 }

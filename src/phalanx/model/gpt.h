@@ -64,6 +64,7 @@ class GptModel final : public Model {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};
   }
   BatchSchema batch_schema() const override;
+  nn::RowPatterns row_patterns() const override;
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;

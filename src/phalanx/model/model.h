@@ -40,6 +40,9 @@ class Model {
   virtual VocabularySize vocabulary() const = 0;
 
   virtual BatchSchema batch_schema() const = 0;
+  // What the coordinates in batches keep to, whoever makes them: kernels rely on it.
+  // --check-batches verifies it.
+  virtual nn::RowPatterns row_patterns() const { return {}; }
   // At least one.
   virtual std::vector<LossSpec> losses() const = 0;
 

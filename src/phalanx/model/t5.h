@@ -53,6 +53,10 @@ class T5Model final : public Model {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};
   }
   BatchSchema batch_schema() const override;
+  // Padding has another document.
+  nn::RowPatterns row_patterns() const override {
+    return {RowPattern{.consecutive = true}, RowPattern{.consecutive = true}};
+  }
   std::vector<LossSpec> losses() const override;
   StageRange whole() const override;
   // The units of a stage: its part of the encoder, then its part of the decoder.

@@ -13,6 +13,9 @@
 
 namespace phalanx::nn {
 
+// What all batches of a model keep to, by Sequence.
+using RowPatterns = std::array<RowPattern, kMostSequences>;
+
 // One microbatch on the device: the columns of the model's schema (base/batch_schema.h) in order,
 // each [extents..., b]. A unit gets the numbers of its columns when it is built.
 struct Batch {

@@ -11,11 +11,23 @@ namespace phalanx {
 
 struct Context;
 
+// What is known of the coordinates of rows without a look at them, so that kernels pass over what
+// nobody sees: rows need not keep to more than is said here, and results have the same bits
+// without.
+struct RowPattern {
+  bool consecutive = false;   // the position of row (s, b) is first + s
+  std::int64_t first = 0;     // of consecutive rows
+  bool one_document = false;  // every document is 0
+
+  friend bool operator==(const RowPattern&, const RowPattern&) = default;
+};
+
 // All three are [s, b].
 struct RowCoordinates {
   Tensor sample;    // i64: number of the sample in the consumed stream
   Tensor position;  // i32: place within the sample
   Tensor document;  // i32: document within the sample; negative: padding, which no query sees
+  RowPattern pattern = {};
 };
 
 // Dropout with probability p at one site (philox.h); nothing is stored, backward computes the same

@@ -18,11 +18,13 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
   return tensors;
 }
 
-BatchMemory::BatchMemory(const BatchSchema& schema, std::int64_t samples, int slots, Arena& arena)
-    : schema_(schema), samples_(samples) {
+BatchMemory::BatchMemory(const BatchSchema& schema, const nn::RowPatterns& patterns,
+                         std::int64_t samples, int slots, Arena& arena)
+    : schema_(schema), patterns_(patterns), samples_(samples) {
   for (int i = 0; i < slots; ++i) {
     const Tensor bytes = arena.allocate(DType::kU8, {schema.bytes(samples)});
-    slots_.push_back({bytes, bind_batch(schema, batch_columns(schema, samples, arena, bytes))});
+    slots_.push_back(
+        {bytes, bind_batch(schema, batch_columns(schema, samples, arena, bytes), patterns)});
   }
 }
 

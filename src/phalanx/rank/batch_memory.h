@@ -22,9 +22,11 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
 class BatchMemory {
  public:
   BatchMemory() = default;
-  // Room for `slots` microbatches.
-  BatchMemory(const BatchSchema& schema, std::int64_t samples, int slots, Arena& arena);
+  // Room for `slots` microbatches, whose coordinates keep to the patterns.
+  BatchMemory(const BatchSchema& schema, const nn::RowPatterns& patterns, std::int64_t samples,
+              int slots, Arena& arena);
 
+  const nn::RowPatterns& patterns() const { return patterns_; }
   const nn::Batch& operator[](int slot) const { return slot_at(slot).batch; }
   // The whole microbatch, which has the schema's columns and as many samples (PHALANX_CHECK).
   void upload(Context& context, int slot, const HostBatch& host) const;
@@ -39,6 +41,7 @@ class BatchMemory {
   const Slot& slot_at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 
   BatchSchema schema_;
+  nn::RowPatterns patterns_;
   std::int64_t samples_ = 0;
   std::vector<Slot> slots_;
 };

@@ -75,8 +75,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
       losses_(config_, *family_model_, programs_, states_.numbers().loss_sums(),
               arenas["workspace"], host_context().workspace),
-      batches_(family_model_->batch_schema(), config.layout.micro_batch_size,
-               programs_.batch_slots(), arenas["workspace"]) {
+      batches_(family_model_->batch_schema(), family_model_->row_patterns(),
+               config.layout.micro_batch_size, programs_.batch_slots(), arenas["workspace"]) {
   if (is_asynchronous(config.layout)) {
     asynchronous_ = std::make_unique<AsynchronousUpdates>(
         states_.parameters(), weight_versions(programs, ranks.coordinates.pipeline), ranks,

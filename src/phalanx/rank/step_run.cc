@@ -1,5 +1,7 @@
 #include "phalanx/rank/step_run.h"
 
+#include "phalanx/rank/batch_check.h"
+
 namespace phalanx {
 
 StepRun::StepRun(Rank& rank, const RankProgram& program, const BatchSource* source)
@@ -29,6 +31,7 @@ const nn::Batch& StepRun::load(int microbatch) {
       const TimerScope time(timers(), StepTimer::kData);
       host = &(*source_)(microbatch);
     }
+    if (rank_.config().data.check_batches) check_row_patterns(*host, batches.patterns());
     batches.upload(context(), slot, *host);
   }
   if (group != nullptr) batches.broadcast(context(), slot, *group);

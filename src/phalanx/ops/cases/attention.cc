@@ -15,6 +15,9 @@ enum class Rows {
   kPadding,  // the last quarter of the keys (half of them for the second sample) is padding
   kBlind,    // the first sample has nothing but padding
   kZigzag,   // positions 0, n-1, 1, n-2, ...
+  // As the first two, with a pattern that says so.
+  kKnown,
+  kKnownCache,
 };
 
 // Where query, key and value lie.
@@ -35,8 +38,9 @@ struct Spec {
 };
 
 std::string attention_name(const Spec& spec) {
-  constexpr const char* kRows[] = {"",          ", cache", ", packed documents",
-                                   ", padding", ", blind", ", zigzag"};
+  constexpr const char* kRows[] = {"",          ", cache",      ", packed documents",
+                                   ", padding", ", blind",      ", zigzag",
+                                   ", known",   ", known cache"};
   constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks", ", groups"};
   const std::int64_t window = spec.mask.window;
   return fmt::format("{}x{}, b {}, heads {}/{}, d {}{}{}{}{}{}{}{}", spec.sq, spec.sk, spec.b,
@@ -65,6 +69,9 @@ RowCoordinates make_rows(Operands& operands, const Spec& spec, std::int64_t n, s
   }
   rows.position = operands.values(DType::kI32, {n, spec.b}, position);
   rows.document = operands.values(DType::kI32, {n, spec.b}, document);
+  if (spec.rows == Rows::kKnown || spec.rows == Rows::kKnownCache) {
+    rows.pattern = {.consecutive = true, .first = first, .one_document = true};
+  }
   return rows;
 }
 
@@ -110,11 +117,11 @@ AttentionInputs make_inputs(Operands& operands, const Spec& spec) {
   in.value = triple.value;
   if (spec.bias) in.bias = operands.uniform(operands.full(), {spec.heads, spec.sq, spec.sk});
   in.mask = spec.mask;
-  const std::int64_t first = spec.rows == Rows::kCache ? 3 : 0;
+  const bool cache = spec.rows == Rows::kCache || spec.rows == Rows::kKnownCache;
+  const std::int64_t first = cache ? 3 : 0;
   in.key_rows = make_rows(operands, spec, spec.sk, first);
-  in.query_rows = spec.rows == Rows::kCache
-                      ? make_rows(operands, spec, spec.sq, first + spec.sk - spec.sq)
-                      : make_rows(operands, spec, spec.sq, 0);
+  in.query_rows = cache ? make_rows(operands, spec, spec.sq, first + spec.sk - spec.sq)
+                        : make_rows(operands, spec, spec.sq, 0);
   in.scale = 1.0 / std::sqrt(static_cast<double>(spec.d));
   in.dropout = case_dropout(spec.probability);
   return in;
@@ -264,7 +271,7 @@ const Spec kTested[] = {
     {65, 65, 1, 2, 2, 64, kCausal, Rows::kPlain, 0.1},
     {257, 257, 1, 1, 1, 64, kCausal, Rows::kPlain, 0.1, false, Layout::kInterleaved},
     {3, 65, 2, 4, 2, 16, kCausal, Rows::kCache, 0.1},
-    {1, 129, 2, 2, 2, 32, kCausal, Rows::kCache},
+    {1, 129, 2, 2, 2, 32, kCausal, Rows::kKnownCache},
     {65, 17, 1, 4, 1, 32, kFull},
     {20, 33, 2, 2, 1, 17, kFull, Rows::kPlain, 0.5},
     {33, 33, 2, 2, 2, 24, kFull, Rows::kPadding},
@@ -274,7 +281,7 @@ const Spec kTested[] = {
     {19, 19, 2, 2, 2, 16, kCausal, Rows::kBlind},
     {31, 31, 1, 2, 2, 20, kCausal, Rows::kZigzag, 0.2},
     {17, 17, 2, 4, 2, 16, kFull, Rows::kPlain, 0.0, true},
-    {130, 130, 1, 1, 1, 80, kCausal, Rows::kPlain, 0.1, true},
+    {130, 130, 1, 1, 1, 80, kCausal, Rows::kKnown, 0.1, true},
     {20, 20, 1, 2, 2, 128, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {33, 33, 3, 4, 2, 16, kCausal, Rows::kPlain, 0.1, true, Layout::kBlocks},
     {33, 47, 3, 4, 2, 24, kFull, Rows::kPadding, 0.1, true},
@@ -282,7 +289,7 @@ const Spec kTested[] = {
     {31, 31, 2, 2, 2, 16, kCausal, Rows::kPadding, 0.1, true, Layout::kInterleaved},
     {19, 23, 2, 2, 2, 16, kFull, Rows::kBlind, 0.0, true},
     {29, 29, 2, 6, 2, 16, kCausal, Rows::kPlain, 0.1, false, Layout::kGroups},
-    {65, 65, 1, 4, 2, 24, window_of(1), Rows::kPlain, 0.0, false, Layout::kGroups},
+    {65, 65, 1, 4, 2, 24, window_of(1), Rows::kKnown, 0.0, false, Layout::kGroups},
     {67, 67, 2, 4, 2, 16, kWindowDocuments, Rows::kPacked, 0.1, true, Layout::kGroups},
     {3, 65, 2, 4, 2, 16, window_of(10), Rows::kCache, 0.1},
     {31, 31, 1, 2, 2, 20, window_of(7), Rows::kZigzag, 0.2},
@@ -301,8 +308,8 @@ const Spec kBorders[] = {
     {145, 520, 1, 1, 1, 8, kCausal, Rows::kCache},
     {24, 24, 1, 1, 1, 256, kCausal},
     {65, 300, 2, 2, 1, 16, kFull, Rows::kPadding, 0.0, true},
-    {520, 520, 1, 2, 1, 16, window_of(130), Rows::kPlain, 0.1, false, Layout::kGroups},
-    {49, 600, 1, 1, 1, 32, window_of(256), Rows::kCache},
+    {520, 520, 1, 2, 1, 16, window_of(130), Rows::kKnown, 0.1, false, Layout::kGroups},
+    {49, 600, 1, 1, 1, 32, window_of(256), Rows::kKnownCache},
 };
 
 const Spec kTimed[] = {

@@ -42,7 +42,8 @@ struct AttentionForwardKernel : AttentionTile {
     const std::int64_t queries =
         in.queries - first_query < kSide ? in.queries - first_query : kSide;
     int turn = 0;
-    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+    const AttentionRange range = keys_in_sight(in, first_query, queries, kSide);
+    for (std::int64_t j = range.begin; j < range.end; j += kSide, ++turn) {
       const AttentionPairs pairs(t, in, b, first_query, j);
       if (!pairs.any(t, flags, turn)) continue;
       float scores[4][4] = {};

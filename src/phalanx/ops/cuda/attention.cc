@@ -28,7 +28,10 @@ AttentionRows rows_of(const CoordinatesOperand& rows) {
           rows.document.at,
           {rows.sample.row_stride, rows.sample.sample_stride},
           {rows.position.row_stride, rows.position.sample_stride},
-          {rows.document.row_stride, rows.document.sample_stride}};
+          {rows.document.row_stride, rows.document.sample_stride},
+          rows.first,
+          rows.consecutive,
+          rows.one_document};
 }
 
 template <typename T>

@@ -27,6 +27,10 @@ struct CoordinatesOperand {
   CoordinateOperand<std::int64_t> sample;
   CoordinateOperand<std::int32_t> position;
   CoordinateOperand<std::int32_t> document;
+  // What is known without a look at them (ops/rows.h): the same results without.
+  bool consecutive = false;
+  std::int64_t first = 0;
+  bool one_document = false;
 };
 
 struct AttentionCall {

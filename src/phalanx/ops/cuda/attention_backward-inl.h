@@ -128,7 +128,8 @@ struct AttentionQueryGradientKernel : AttentionTile {
         in.queries - first_query < kSide ? in.queries - first_query : kSide;
     float sum[4][4] = {};
     int turn = 0;
-    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+    const AttentionRange range = keys_in_sight(in, first_query, queries, kSide);
+    for (std::int64_t j = range.begin; j < range.end; j += kSide, ++turn) {
       const AttentionPairs pairs(t, in, b, first_query, j);
       if (!pairs.any(t, flags, turn)) continue;
       float probabilities[4][4];
@@ -173,13 +174,14 @@ struct AttentionKeyGradientKernel : AttentionTile {
     const std::int64_t chunk = t.block(1) % in.chunks * kSide;
     const std::int64_t b = t.block(2);
     const std::int64_t keys = in.keys - first_key < kSide ? in.keys - first_key : kSide;
+    const AttentionRange range = queries_in_sight(in, first_key, keys, kSide);
     float dkey[4][4] = {};
     float dvalue[4][4] = {};
     int turn = 0;
     for (std::int64_t h = g * in.of_group; h < (g + 1) * in.of_group; ++h) {
       const T* query = in.query + in.query_heads.at(b, h, in.of_group);
       const T* dout = p.of.dout + p.of.dout_heads.at(b, h, in.of_group);
-      for (std::int64_t i = 0; i < in.queries; i += kSide, ++turn) {
+      for (std::int64_t i = range.begin; i < range.end; i += kSide, ++turn) {
         const AttentionPairs pairs(t, in, b, i, first_key);
         if (!pairs.any(t, flags, turn)) continue;
         float probabilities[4][4];

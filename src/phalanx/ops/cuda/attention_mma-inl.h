@@ -52,22 +52,29 @@ struct AttentionMmaForwardKernel {
   static constexpr int kChunks = kWidth / 8;  // of a row
   using Params = typename AttentionForwardKernel<T>::Params;
   static std::int64_t shared_bytes(const Params& /*p*/) {
-    return 3 * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 4 * 256;
+    return 5 * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 2 * 768 + 2 * 128;
   }
 
   PHALANX_DEVICE static T* chunk_at(T* rows, int row, int chunk) {
     return rows + row * kWidth + (chunk ^ (row & 7)) * 8;
   }
-  // 64 rows of a head.
+  // `kRows` rows of a head.
+  template <int kRows = kSide>
   PHALANX_DEVICE static void fetch(Thread& t, const T* from, std::int64_t stride, std::int64_t rows,
                                    std::int64_t width, T* to) {
+    // A thread's rows are a multiple of 8 apart, so that one place in shared memory tells all;
+    // places in memory are summed up, which takes few registers.
+    constexpr int kStep = kThreads / kChunks;
+    const int chunk = t.index() % kChunks;
+    int row = t.index() / kChunks;
+    T* const target = chunk_at(to, row, chunk);
+    std::int64_t place = row * stride + chunk * 8;
 #pragma unroll
-    for (int i = 0; i < kSide * kChunks / kThreads; ++i) {
-      const int n = i * kThreads + t.index();
-      const int row = n / kChunks;
-      const int chunk = n % kChunks;
+    for (int i = 0; i < kRows / kStep; ++i) {
       const bool valid = row < rows && chunk * 8 < width;
-      t.cp_async16(chunk_at(to, row, chunk), from + (valid ? row * stride + chunk * 8 : 0), valid);
+      t.cp_async16(target + i * kStep * kWidth, from + (valid ? place : 0), valid);
+      row += kStep;
+      place += kStep * stride;
     }
     t.cp_commit();
   }
@@ -75,11 +82,11 @@ struct AttentionMmaForwardKernel {
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const AttentionOperands<T>& in = p.in;
     T* queries = t.template shared<T>(kSide * kWidth);
-    T* keys = t.template shared<T>(kSide * kWidth);
-    T* values = t.template shared<T>(kSide * kWidth);
-    auto* key_positions = t.template shared<std::int32_t>(kSide);
-    auto* key_documents = t.template shared<std::int32_t>(kSide);
-    auto* flags = t.template shared<std::uint32_t>(12);
+    T* keys_of_tiles = t.template shared<T>(2 * kSide * kWidth);
+    T* values_of_tiles = t.template shared<T>(2 * kSide * kWidth);
+    auto* key_positions_of_tiles = t.template shared<std::int32_t>(3 * kSide);
+    auto* key_documents_of_tiles = t.template shared<std::int32_t>(3 * kSide);
+    auto* flags = t.template shared<std::uint32_t>(18);
     auto* bounds_of_warps = t.template shared<AttentionBounds>(4);
 
     const std::int64_t first_query = t.block(0) * kSide;
@@ -96,18 +103,17 @@ struct AttentionMmaForwardKernel {
     // This thread's rows are g and g + 8 of its warp's 16.
     const int row_in_warp = t.lane() / 4;
     const int pair = 2 * (t.lane() % 4);
-    std::int64_t row[2];
+    const int row[2] = {16 * t.warp() + row_in_warp, 16 * t.warp() + row_in_warp + 8};
     std::int32_t position[2];
     std::int32_t document[2];
-    std::int64_t sample[2];
+    // A row behind the last one is a copy of it.
+    const auto place = [&](int r) {
+      return first_query + (row[r] < query_count ? row[r] : query_count - 1);
+    };
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      row[r] = 16 * t.warp() + row_in_warp + 8 * r;
-      // A row behind the last one is a copy of it.
-      const std::int64_t i = first_query + (row[r] < query_count ? row[r] : query_count - 1);
-      position[r] = in.query_rows.position(i, b);
-      document[r] = in.query_rows.document(i, b);
-      sample[r] = in.dropout.draws ? in.query_rows.sample(i, b) : 0;
+      position[r] = in.query_rows.position(place(r), b);
+      document[r] = in.query_rows.document(place(r), b);
     }
     AttentionBounds bounds{position[0], position[0], document[0], document[0]};
     const auto widen = [&bounds](const AttentionBounds& more) {
@@ -149,42 +155,64 @@ struct AttentionMmaForwardKernel {
     // Scores are in units of log 2, so that a power is one instruction.
     const float log2e = 1.44269504088896341F;
     const float scale = in.scale * log2e;
-    int turn = 0;
-    for (std::int64_t j = 0; j < in.keys; j += kSide, turn ^= 1) {
+    // Tile n of the keys has half n % 2 of the rows and part n % 3 of coordinates and flags. While
+    // a tile is computed, the rows of the next one come, and two warps look at coordinates of the
+    // one after that, which says whether its rows are needed.
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    const auto look = [&](std::int64_t j, int part) {
+      if (t.warp() >= 2 || j >= range.end) return;
+      const bool valid = j + t.index() < in.keys;
+      const std::int32_t own_position = valid ? in.key_rows.position(j + t.index(), b) : 0;
+      const std::int32_t own_document = valid ? in.key_rows.document(j + t.index(), b) : -1;
+      const std::uint32_t all = t.ballot(bounds.all_see(in, own_position, own_document));
+      const std::uint32_t none = t.ballot(bounds.none_sees(in, own_position, own_document));
+      const std::int32_t first = t.shuffle(own_position, 0);
+      const std::uint32_t regular =
+          t.ballot(first % 4 == 0 && (!valid || own_position == first + t.lane()));
+      if (t.lane() == 0) {
+        std::uint32_t* const of_warp = flags + 6 * part + 3 * t.warp();
+        of_warp[0] = all;
+        of_warp[1] = none;
+        of_warp[2] = regular;
+      }
+      key_positions_of_tiles[part * kSide + t.index()] = own_position;
+      key_documents_of_tiles[part * kSide + t.index()] = own_document;
+    };
+    // Flag 0: everybody sees all keys of the tile. 1: nobody sees one. 2: four neighbours have
+    // words of one call.
+    const auto says = [&](int flag, int part) {
+      return (flags[6 * part + flag] & flags[6 * part + 3 + flag]) == 0xffffffffU;
+    };
+    const auto fetch_tile = [&](std::int64_t j, int half) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
-      // Two warps look at a key a thread.
-      std::uint32_t* const of_warps = flags + 6 * turn;
-      std::int32_t own_position = 0;
-      std::int32_t own_document = -1;
-      if (t.warp() < 2) {
-        if (t.index() < key_count) {
-          own_position = in.key_rows.position(j + t.index(), b);
-          own_document = in.key_rows.document(j + t.index(), b);
-        }
-        const std::uint32_t all = t.ballot(bounds.all_see(in, own_position, own_document));
-        const std::uint32_t none = t.ballot(bounds.none_sees(in, own_position, own_document));
-        const std::int32_t first = t.shuffle(own_position, 0);
-        const std::uint32_t regular = t.ballot(
-            first % 4 == 0 && (t.index() >= key_count || own_position == first + t.lane()));
-        if (t.lane() == 0) {
-          of_warps[3 * t.warp()] = all;
-          of_warps[3 * t.warp() + 1] = none;
-          of_warps[3 * t.warp() + 2] = regular;
-        }
-      }
+      fetch(t, key + j * in.key_heads.row, in.key_heads.row, key_count, in.width,
+            keys_of_tiles + half * kSide * kWidth);
+      fetch(t, value + j * in.value_heads.row, in.value_heads.row, key_count, in.width,
+            values_of_tiles + half * kSide * kWidth);
+    };
+    if (range.begin < range.end) fetch_tile(range.begin, 0);
+    look(range.begin, 0);
+    look(range.begin + kSide, 1);
+    int half = 0;
+    int part = 0;
+    for (std::int64_t j = range.begin; j < range.end; j += kSide) {
+      const int next = part == 2 ? 0 : part + 1;
+      const int this_part = part;
+      t.template cp_wait<0>();
+      // What was written for this tile and the next one is there, and everybody is done with the
+      // tile before, whose memory is used again.
       t.sync();
-      constexpr std::uint32_t kAll = 0xffffffffU;
-      if ((of_warps[1] & of_warps[4]) == kAll) continue;
-      const bool all_see = (of_warps[0] & of_warps[3]) == kAll;
-      const bool regular = (of_warps[2] & of_warps[5]) == kAll;
-      fetch(t, key + j * in.key_heads.row, in.key_heads.row, key_count, in.width, keys);
-      fetch(t, value + j * in.value_heads.row, in.value_heads.row, key_count, in.width, values);
-      if (t.warp() < 2) {
-        key_positions[t.index()] = own_position;
-        key_documents[t.index()] = own_document;
-      }
-      t.template cp_wait<1>();
-      t.sync();
+      if (j + kSide < range.end && !says(1, next)) fetch_tile(j + kSide, half ^ 1);
+      look(j + 2 * kSide, next == 2 ? 0 : next + 1);
+      T* const keys = keys_of_tiles + half * kSide * kWidth;
+      T* const values = values_of_tiles + half * kSide * kWidth;
+      half ^= 1;
+      part = next;
+      if (says(1, this_part)) continue;
+      const bool all_see = says(0, this_part);
+      const bool regular = says(2, this_part);
+      const std::int32_t* const key_positions = key_positions_of_tiles + this_part * kSide;
+      const std::int32_t* const key_documents = key_documents_of_tiles + this_part * kSide;
 
       float scores[8][4] = {};
 #pragma unroll
@@ -244,6 +272,9 @@ struct AttentionMmaForwardKernel {
           out[n][2 * r + 1] *= shrink;
         }
       }
+      // Read again for every tile, so that they need no registers in between.
+      const std::int64_t sample[2] = {in.dropout.draws ? in.query_rows.sample(place(0), b) : 0,
+                                      in.dropout.draws ? in.query_rows.sample(place(1), b) : 0};
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
 #pragma unroll
@@ -255,8 +286,6 @@ struct AttentionMmaForwardKernel {
           drop(t, in, h, sample, position, key_positions + 8 * n, pair, regular, 1.0F, scores[n]);
         }
       }
-      t.template cp_wait<0>();
-      t.sync();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const std::uint32_t weights[4] = {pack_two<T>(scores[2 * k][0], scores[2 * k][1]),
@@ -309,12 +338,13 @@ struct AttentionMmaForwardKernel {
                                   const std::int32_t (&position)[2],
                                   const std::int32_t* key_positions, int pair, bool regular,
                                   float kept, float (&weights)[4]) {
-    const auto draw = [&](int r, std::uint32_t quarter) {
-      const auto number = static_cast<std::uint64_t>(sample[r]);
+    // No array has an index that is known to a lane alone: it would lie in memory.
+    const auto draw = [&](bool second, std::uint32_t quarter) {
+      const auto number = static_cast<std::uint64_t>(second ? sample[1] : sample[0]);
       return philox(
           in.dropout.key_low,
           in.dropout.key_high ^ (static_cast<std::uint32_t>(number >> 32) * 0x85EBCA6BU),
-          {{quarter, static_cast<std::uint32_t>(position[r]),
+          {{quarter, static_cast<std::uint32_t>(second ? position[1] : position[0]),
             in.dropout.site + static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(number)}});
     };
     std::uint32_t words[4];
@@ -322,8 +352,7 @@ struct AttentionMmaForwardKernel {
       // The four keys of a call are two lanes': the even one draws for the first row, the odd one
       // for the second.
       const bool odd = t.lane() % 2 == 1;
-      const Words4 own =
-          draw(odd ? 1 : 0, static_cast<std::uint32_t>(key_positions[pair / 4 * 4]) / 4);
+      const Words4 own = draw(odd, static_cast<std::uint32_t>(key_positions[pair / 4 * 4]) / 4);
       const std::uint32_t other0 = t.shuffle_xor(odd ? own.at[0] : own.at[2], 1);
       const std::uint32_t other1 = t.shuffle_xor(odd ? own.at[1] : own.at[3], 1);
       words[0] = odd ? other0 : own.at[0];
@@ -331,9 +360,10 @@ struct AttentionMmaForwardKernel {
       words[2] = odd ? own.at[2] : other0;
       words[3] = odd ? own.at[3] : other1;
     } else {
+#pragma unroll
       for (int e = 0; e < 4; ++e) {
         const auto inner = static_cast<std::uint32_t>(key_positions[pair + e % 2]);
-        const Words4 own = draw(e / 2, inner / 4);
+        const Words4 own = draw(e > 1, inner / 4);
         const std::uint32_t low = inner % 2 == 0 ? own.at[0] : own.at[1];
         const std::uint32_t high = inner % 2 == 0 ? own.at[2] : own.at[3];
         words[e] = inner % 4 < 2 ? low : high;

@@ -115,6 +115,8 @@ template <typename T, int kWidth, bool kUnfused>
 struct AttentionMmaQueryGradientKernel {
   static constexpr int kThreads = 128;
   static constexpr int kSide = 64;
+  // Keys by 8 that are computed at a time: a result of 128 columns leaves few registers.
+  static constexpr int kBlocks = kWidth <= 64 ? 8 : 4;
   using Tile = AttentionMmaForwardKernel<T, kWidth>;
   using Params = typename AttentionQueryGradientKernel<T, kUnfused>::Params;
   static std::int64_t shared_bytes(const Params& /*p*/) {
@@ -147,25 +149,26 @@ struct AttentionMmaQueryGradientKernel {
         p.of.dout_heads.row, query_count, in.width, douts);
     const int pair = 2 * (t.lane() % 4);
     const float log2e = 1.44269504088896341F;
-    std::int64_t row[2];
+    const int row[2] = {16 * t.warp() + t.lane() / 4, 16 * t.warp() + t.lane() / 4 + 8};
     std::int32_t position[2];
     std::int32_t document[2];
-    std::int64_t sample[2];
+    const auto place = [&](int r) {
+      return first_query + (row[r] < query_count ? row[r] : query_count - 1);
+    };
     float lse[2] = {};
     float delta[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      row[r] = 16 * t.warp() + t.lane() / 4 + 8 * r;
-      const std::int64_t i = first_query + (row[r] < query_count ? row[r] : query_count - 1);
+      const std::int64_t i = place(r);
       position[r] = in.query_rows.position(i, b);
       document[r] = in.query_rows.document(i, b);
-      sample[r] = in.dropout.draws ? in.query_rows.sample(i, b) : 0;
       if constexpr (!kUnfused) lse[r] = p.of.lse[(b * in.heads + h) * in.queries + i] * log2e;
       delta[r] = p.of.delta[(b * in.heads + h) * in.queries + i];
     }
     const float scale = in.scale * log2e;
     float dquery[kWidth / 8][4] = {};
-    for (std::int64_t j = 0; j < in.keys; j += kSide) {
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
       t.sync();
@@ -180,46 +183,54 @@ struct AttentionMmaQueryGradientKernel {
       t.template cp_wait<0>();
       t.sync();
       const MmaPairs pairs(in, position, document, key_positions, key_documents, pair);
-      const std::uint32_t seen = pairs.seen;
-      const std::uint32_t lanes = t.ballot(seen != 0);
+      const std::uint32_t lanes = t.ballot(pairs.seen != 0);
       const std::uint32_t regulars = t.ballot(pairs.regular);
       // Rows of a warp that see nothing here have no gradient from here.
       if (lanes == 0) continue;
-      float scores[8][4] = {};
-      float dscores[8][4] = {};
-      if constexpr (!kUnfused) {
-        mma_rows<T, kWidth, 8>(t, queries, 16 * t.warp(), keys, scores);
-      }
-      mma_rows<T, kWidth, 8>(t, douts, 16 * t.warp(), values, dscores);
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        if (in.dropout.draws) {
-          Tile::drop(t, in, h, sample, position, key_positions + 8 * n, pair,
-                     regulars == 0xffffffffU, in.dropout.multiplier, dscores[n]);
+      // Read again for every tile, so that they need no registers in between.
+      const std::int64_t sample[2] = {in.dropout.draws ? in.query_rows.sample(place(0), b) : 0,
+                                      in.dropout.draws ? in.query_rows.sample(place(1), b) : 0};
+#pragma unroll 1
+      for (int part = 0; part < kSide; part += 8 * kBlocks) {
+        const std::uint32_t seen = pairs.seen >> (part / 2);
+        T* const key_rows = keys + part * kWidth;
+        float scores[kBlocks][4] = {};
+        float dscores[kBlocks][4] = {};
+        if constexpr (!kUnfused) {
+          mma_rows<T, kWidth, kBlocks>(t, queries, 16 * t.warp(), key_rows, scores);
         }
+        mma_rows<T, kWidth, kBlocks>(t, douts, 16 * t.warp(), values + part * kWidth, dscores);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int r = e / 2;
-          const int column = 8 * n + pair + e % 2;
-          const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
-          float probability = 0.0F;
-          if constexpr (kUnfused) {
-            if (sees && row[r] < query_count) {
-              probability = to_float(p.of.probabilities.at(b, h, first_query + row[r])[j + column]);
-            }
-          } else {
-            float score = scores[n][e] * scale;
-            if (in.bias != nullptr && sees && row[r] < query_count) {
-              score +=
-                  log2e *
-                  in.bias[h * in.bias_head + (first_query + row[r]) * in.bias_row + j + column];
-            }
-            probability = sees ? exp2_of(score - lse[r]) : 0.0F;
+        for (int n = 0; n < kBlocks; ++n) {
+          if (in.dropout.draws) {
+            Tile::drop(t, in, h, sample, position, key_positions + part + 8 * n, pair,
+                       regulars == 0xffffffffU, in.dropout.multiplier, dscores[n]);
           }
-          dscores[n][e] = sees ? probability * (dscores[n][e] - delta[r]) : 0.0F;
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int r = e / 2;
+            const int column = part + 8 * n + pair + e % 2;
+            const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
+            float probability = 0.0F;
+            if constexpr (kUnfused) {
+              if (sees && row[r] < query_count) {
+                probability =
+                    to_float(p.of.probabilities.at(b, h, first_query + row[r])[j + column]);
+              }
+            } else {
+              float score = scores[n][e] * scale;
+              if (in.bias != nullptr && sees && row[r] < query_count) {
+                score +=
+                    log2e *
+                    in.bias[h * in.bias_head + (first_query + row[r]) * in.bias_row + j + column];
+              }
+              probability = sees ? exp2_of(score - lse[r]) : 0.0F;
+            }
+            dscores[n][e] = sees ? probability * (dscores[n][e] - delta[r]) : 0.0F;
+          }
         }
+        mma_weighted<T, kWidth, kBlocks>(t, dscores, key_rows, dquery);
       }
-      mma_weighted<T, kWidth, 8>(t, dscores, keys, dquery);
     }
     store_mma<T, kWidth>(
         t, dquery, in.scale, query_count, in.width,
@@ -232,22 +243,24 @@ template <typename T, int kWidth, bool kUnfused>
 struct AttentionMmaKeyGradientKernel {
   static constexpr int kThreads = 128;
   static constexpr int kSide = 64;
-  // Queries of a tile: two results of 128 columns leave few registers.
+  // Queries of a tile, and by 8 those that are computed at a time: two results of 128 columns leave
+  // few registers.
   static constexpr int kQueries = kWidth <= 64 ? 64 : 32;
-  static constexpr int kBlocks = kQueries / 8;
+  static constexpr int kBlocks = kWidth <= 64 ? 8 : 2;
   using Tile = AttentionMmaForwardKernel<T, kWidth>;
   using Params = typename AttentionKeyGradientKernel<T, kUnfused>::Params;
   static std::int64_t shared_bytes(const Params& /*p*/) {
-    return (kUnfused ? 3 : 4) * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 4 * 256 +
-           512;
+    return ((kUnfused ? 1 : 2) * kSide + 2 * kQueries) * kWidth *
+               static_cast<std::int64_t>(sizeof(T)) +
+           4 * 256 + 512;
   }
 
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const AttentionOperands<T>& in = p.in;
     T* keys = kUnfused ? nullptr : t.template shared<T>(kSide * kWidth);
     T* values = t.template shared<T>(kSide * kWidth);
-    T* queries = t.template shared<T>(kSide * kWidth);
-    T* douts = t.template shared<T>(kSide * kWidth);
+    T* queries = t.template shared<T>(kQueries * kWidth);
+    T* douts = t.template shared<T>(kQueries * kWidth);
     auto* query_positions = t.template shared<std::int32_t>(kQueries);
     auto* query_documents = t.template shared<std::int32_t>(kQueries);
     auto* lses = t.template shared<float>(kQueries);
@@ -266,12 +279,11 @@ struct AttentionMmaKeyGradientKernel {
     const int pair = 2 * (t.lane() % 4);
     const float log2e = 1.44269504088896341F;
     const float scale = in.scale * log2e;
-    std::int64_t row[2];
+    const int row[2] = {16 * t.warp() + t.lane() / 4, 16 * t.warp() + t.lane() / 4 + 8};
     std::int32_t position[2];
     std::int32_t document[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      row[r] = 16 * t.warp() + t.lane() / 4 + 8 * r;
       const bool valid = row[r] < key_count;
       position[r] = valid ? in.key_rows.position(first_key + row[r], b) : 0;
       document[r] = valid ? in.key_rows.document(first_key + row[r], b) : -1;
@@ -284,20 +296,21 @@ struct AttentionMmaKeyGradientKernel {
       if (first % 4 != 0 || position[r] != first + t.lane() / 4 % 4) regular = false;
     }
     const bool all_regular = t.ballot(regular) == 0xffffffffU;
+    const AttentionRange range = queries_in_sight(in, first_key, key_count, kQueries);
     float dkey[kWidth / 8][4] = {};
     float dvalue[kWidth / 8][4] = {};
     for (std::int64_t h = g * in.of_group; h < (g + 1) * in.of_group; ++h) {
       const T* query = in.query + in.query_heads.at(b, h, in.of_group);
       const T* dout = p.of.dout + p.of.dout_heads.at(b, h, in.of_group);
-      for (std::int64_t i = 0; i < in.queries; i += kQueries) {
+      for (std::int64_t i = range.begin; i < range.end; i += kQueries) {
         const std::int64_t query_count = in.queries - i < kQueries ? in.queries - i : kQueries;
         // Everybody is done with the tile before.
         t.sync();
-        // Rows behind the queries are zeros; a narrow tile has twice as many as are used.
-        Tile::fetch(t, query + i * in.query_heads.row, in.query_heads.row, query_count, in.width,
-                    queries);
-        Tile::fetch(t, dout + i * p.of.dout_heads.row, p.of.dout_heads.row, query_count, in.width,
-                    douts);
+        // Rows behind the queries are zeros.
+        Tile::template fetch<kQueries>(t, query + i * in.query_heads.row, in.query_heads.row,
+                                       query_count, in.width, queries);
+        Tile::template fetch<kQueries>(t, dout + i * p.of.dout_heads.row, p.of.dout_heads.row,
+                                       query_count, in.width, douts);
         if (t.index() < kQueries) {
           const std::int64_t at = i + (t.index() < query_count ? t.index() : query_count - 1);
           query_positions[t.index()] = in.query_rows.position(at, b);
@@ -310,59 +323,62 @@ struct AttentionMmaKeyGradientKernel {
         }
         t.template cp_wait<0>();
         t.sync();
-        std::uint32_t seen = 0;
+#pragma unroll 1
+        for (int part = 0; part < kQueries; part += 8 * kBlocks) {
+          std::uint32_t seen = 0;
 #pragma unroll
-        for (int n = 0; n < kBlocks; ++n) {
+          for (int n = 0; n < kBlocks; ++n) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int column = 8 * n + pair + e % 2;
-            if (column < query_count &&
-                attention_sees(in, query_positions[column], query_documents[column],
-                               position[e / 2], document[e / 2])) {
-              seen |= 1U << (4 * n + e);
+            for (int e = 0; e < 4; ++e) {
+              const int column = part + 8 * n + pair + e % 2;
+              if (column < query_count &&
+                  attention_sees(in, query_positions[column], query_documents[column],
+                                 position[e / 2], document[e / 2])) {
+                seen |= 1U << (4 * n + e);
+              }
             }
           }
-        }
-        if (t.ballot(seen != 0) == 0) continue;
-        float scores[kBlocks][4] = {};
-        float dscores[kBlocks][4] = {};
-        if constexpr (!kUnfused) {
-          mma_rows<T, kWidth, kBlocks>(t, keys, 16 * t.warp(), queries, scores);
-        }
-        mma_rows<T, kWidth, kBlocks>(t, values, 16 * t.warp(), douts, dscores);
-#pragma unroll
-        for (int n = 0; n < kBlocks; ++n) {
-          float kept[4] = {1.0F, 1.0F, 1.0F, 1.0F};
-          if (in.dropout.draws) {
-            drop(t, in, h, samples + 8 * n, query_positions + 8 * n, position, pair, all_regular,
-                 kept);
+          if (t.ballot(seen != 0) == 0) continue;
+          float scores[kBlocks][4] = {};
+          float dscores[kBlocks][4] = {};
+          if constexpr (!kUnfused) {
+            mma_rows<T, kWidth, kBlocks>(t, keys, 16 * t.warp(), queries + part * kWidth, scores);
           }
+          mma_rows<T, kWidth, kBlocks>(t, values, 16 * t.warp(), douts + part * kWidth, dscores);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int column = 8 * n + pair + e % 2;
-            const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
-            float probability = 0.0F;
-            if constexpr (kUnfused) {
-              if (sees) {
-                probability =
-                    to_float(p.of.probabilities.at(b, h, i + column)[first_key + row[e / 2]]);
-              }
-            } else {
-              float score = scores[n][e] * scale;
-              if (in.bias != nullptr && sees) {
-                score +=
-                    log2e *
-                    in.bias[h * in.bias_head + (i + column) * in.bias_row + first_key + row[e / 2]];
-              }
-              probability = sees ? exp2_of(score - lses[column]) : 0.0F;
+          for (int n = 0; n < kBlocks; ++n) {
+            float kept[4] = {1.0F, 1.0F, 1.0F, 1.0F};
+            if (in.dropout.draws) {
+              drop(t, in, h, samples + part + 8 * n, query_positions + part + 8 * n, position, pair,
+                   all_regular, kept);
             }
-            // Products of these have the multiplier in the end, as in the forward pass.
-            scores[n][e] = kept[e] == 0.0F ? 0.0F : probability;
-            dscores[n][e] = sees ? probability * (dscores[n][e] * kept[e] - deltas[column]) : 0.0F;
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const int column = part + 8 * n + pair + e % 2;
+              const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
+              float probability = 0.0F;
+              if constexpr (kUnfused) {
+                if (sees) {
+                  probability =
+                      to_float(p.of.probabilities.at(b, h, i + column)[first_key + row[e / 2]]);
+                }
+              } else {
+                float score = scores[n][e] * scale;
+                if (in.bias != nullptr && sees) {
+                  score += log2e * in.bias[h * in.bias_head + (i + column) * in.bias_row +
+                                           first_key + row[e / 2]];
+                }
+                probability = sees ? exp2_of(score - lses[column]) : 0.0F;
+              }
+              // Products of these have the multiplier in the end, as in the forward pass.
+              scores[n][e] = kept[e] == 0.0F ? 0.0F : probability;
+              dscores[n][e] =
+                  sees ? probability * (dscores[n][e] * kept[e] - deltas[column]) : 0.0F;
+            }
           }
+          mma_weighted<T, kWidth, kBlocks>(t, scores, douts + part * kWidth, dvalue);
+          mma_weighted<T, kWidth, kBlocks>(t, dscores, queries + part * kWidth, dkey);
         }
-        mma_weighted<T, kWidth, kBlocks>(t, scores, douts, dvalue);
-        mma_weighted<T, kWidth, kBlocks>(t, dscores, queries, dkey);
       }
     }
     store_mma<T, kWidth>(t, dkey, in.scale, key_count, in.width,
@@ -396,7 +412,8 @@ struct AttentionMmaKeyGradientKernel {
       // Four lanes have the four keys of a call, and among them four calls: of two queries and of
       // two rows. Each draws one and gives everybody the word of his key.
       const int mine = t.lane() / 4 % 4;
-      const Words4 own = draw(pair + mine % 2, static_cast<std::uint32_t>(position[mine / 2]) / 4);
+      const std::int32_t inner = mine < 2 ? position[0] : position[1];
+      const Words4 own = draw(pair + mine % 2, static_cast<std::uint32_t>(inner) / 4);
       words[0] = words[1] = words[2] = words[3] = 0;
 #pragma unroll
       for (int s = 0; s < 4; ++s) {
@@ -410,6 +427,7 @@ struct AttentionMmaKeyGradientKernel {
         }
       }
     } else {
+#pragma unroll
       for (int e = 0; e < 4; ++e) {
         const auto inner = static_cast<std::uint32_t>(position[e / 2]);
         words[e] = pick(draw(pair + e % 2, inner / 4), inner % 4);

@@ -27,14 +27,19 @@ struct AttentionRows {
   std::int64_t sample_strides[2];
   std::int64_t position_strides[2];
   std::int64_t document_strides[2];
+  std::int64_t first;  // position of row 0 where rows are consecutive
+  bool consecutive;
+  bool one_document;
 
   PHALANX_DEVICE std::int64_t sample(std::int64_t i, std::int64_t b) const {
     return samples[i * sample_strides[0] + b * sample_strides[1]];
   }
   PHALANX_DEVICE std::int32_t position(std::int64_t i, std::int64_t b) const {
+    if (consecutive) return static_cast<std::int32_t>(first + i);
     return positions[i * position_strides[0] + b * position_strides[1]];
   }
   PHALANX_DEVICE std::int32_t document(std::int64_t i, std::int64_t b) const {
+    if (one_document) return 0;
     return documents[i * document_strides[0] + b * document_strides[1]];
   }
 };
@@ -66,6 +71,43 @@ struct AttentionOperands {
   float scale;
   DropoutPlan dropout;  // site of head 0
 };
+
+// Rows from `begin` to before `end`, which is at most their number.
+struct AttentionRange {
+  std::int64_t begin;
+  std::int64_t end;
+
+  PHALANX_DEVICE bool has(std::int64_t i) const { return i >= begin && i < end; }
+};
+
+PHALANX_DEVICE std::int64_t attention_clamp(std::int64_t i, std::int64_t most) {
+  return i < 0 ? 0 : i > most ? most : i;
+}
+
+// The keys that `count` queries from `first` on may see by what is known of all positions. The
+// range begins with a tile of `side` keys: who walks over tiles meets the same ones, but for some
+// that nobody sees.
+template <typename T>
+PHALANX_DEVICE AttentionRange keys_in_sight(const AttentionOperands<T>& in, std::int64_t first,
+                                            std::int64_t count, std::int64_t side) {
+  if (!in.causal || !in.query_rows.consecutive || !in.key_rows.consecutive) return {0, in.keys};
+  const std::int64_t ahead = in.query_rows.first - in.key_rows.first;
+  const std::int64_t begin =
+      in.window == 0 ? 0 : attention_clamp(first + ahead - in.window + 1, in.keys);
+  return {begin / side * side, attention_clamp(first + count + ahead, in.keys)};
+}
+
+// The queries that may see `count` keys from `first` on, likewise.
+template <typename T>
+PHALANX_DEVICE AttentionRange queries_in_sight(const AttentionOperands<T>& in, std::int64_t first,
+                                               std::int64_t count, std::int64_t side) {
+  if (!in.causal || !in.query_rows.consecutive || !in.key_rows.consecutive) return {0, in.queries};
+  const std::int64_t ahead = in.query_rows.first - in.key_rows.first;
+  const std::int64_t begin = attention_clamp(first - ahead, in.queries);
+  return {begin / side * side,
+          in.window == 0 ? in.queries
+                         : attention_clamp(first + count - 1 + in.window - ahead, in.queries)};
+}
 
 // Probabilities that unfused attention keeps, [samples, heads, queries, keys]: elements from one to
 // the next; keys are neighbours.

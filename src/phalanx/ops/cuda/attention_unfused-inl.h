@@ -54,8 +54,9 @@ struct UnfusedAttentionForwardKernel : AttentionTile {
     float sums[4] = {};
 #pragma unroll
     for (int a = 0; a < 4; ++a) largest[a] = -attention_infinity();
+    const AttentionRange range = keys_in_sight(in, first_query, queries, kSide);
     int turn = 0;
-    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+    for (std::int64_t j = range.begin; j < range.end; j += kSide, ++turn) {
       const AttentionPairs pairs(t, in, b, first_query, j);
       if (!pairs.any(t, flags, turn)) continue;
       float scores[4][4];
@@ -89,9 +90,9 @@ struct UnfusedAttentionForwardKernel : AttentionTile {
     }
 
     float out[4][4] = {};
-    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+    for (std::int64_t j = 0; j < in.keys; j += kSide) {
       const AttentionPairs pairs(t, in, b, first_query, j);
-      const bool any = pairs.any(t, flags, turn);
+      const bool any = range.has(j) && pairs.any(t, flags, turn++);
       float scores[4][4] = {};
       if (any) {
         make_scores(pairs, scores);
@@ -155,8 +156,9 @@ struct UnfusedAttentionDeltaKernel : AttentionTile {
     const std::int64_t queries =
         in.queries - first_query < kSide ? in.queries - first_query : kSide;
     float sums[4] = {};
+    const AttentionRange range = keys_in_sight(in, first_query, queries, kSide);
     int turn = 0;
-    for (std::int64_t j = 0; j < in.keys; j += kSide, ++turn) {
+    for (std::int64_t j = range.begin; j < range.end; j += kSide, ++turn) {
       const AttentionPairs pairs(t, in, b, first_query, j);
       if (!pairs.any(t, flags, turn)) continue;
       float probabilities[4][4];

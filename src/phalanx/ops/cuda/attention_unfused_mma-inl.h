@@ -97,7 +97,8 @@ struct UnfusedAttentionMmaForwardKernel {
 
     float largest[2] = {-attention_infinity(), -attention_infinity()};
     float sums[2] = {};
-    for (std::int64_t j = 0; j < in.keys; j += kSide) {
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
       t.sync();
@@ -144,16 +145,19 @@ struct UnfusedAttentionMmaForwardKernel {
     float out[kWidth / 8][4] = {};
     for (std::int64_t j = 0; j < in.keys; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
-      // Everybody is done with the tile before.
-      t.sync();
-      Tile::fetch(t, key + j * in.key_heads.row, in.key_heads.row, key_count, in.width, keys);
-      Tile::fetch(t, value + j * in.value_heads.row, in.value_heads.row, key_count, in.width,
-                  values);
-      rows.fetch_keys(t, in, j, key_count, b, key_positions, key_documents);
-      t.template cp_wait<0>();
-      t.sync();
+      const bool in_sight = range.has(j);
+      if (in_sight) {
+        // Everybody is done with the tile before.
+        t.sync();
+        Tile::fetch(t, key + j * in.key_heads.row, in.key_heads.row, key_count, in.width, keys);
+        Tile::fetch(t, value + j * in.value_heads.row, in.value_heads.row, key_count, in.width,
+                    values);
+        rows.fetch_keys(t, in, j, key_count, b, key_positions, key_documents);
+        t.template cp_wait<0>();
+        t.sync();
+      }
       const MmaPairs pairs(in, rows.position, rows.document, key_positions, key_documents, pair);
-      const bool any = t.ballot(pairs.seen != 0) != 0;
+      const bool any = t.ballot(in_sight && pairs.seen != 0) != 0;
       const bool regular = t.ballot(pairs.regular) == 0xffffffffU;
       float weights[8][4] = {};
       if (any) {
@@ -232,7 +236,8 @@ struct UnfusedAttentionMmaDeltaKernel {
     const int pair = 2 * (t.lane() % 4);
     const UnfusedMmaRows<T> rows(t, in, first_query, query_count, b);
     float sums[2] = {};
-    for (std::int64_t j = 0; j < in.keys; j += kSide) {
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
       t.sync();

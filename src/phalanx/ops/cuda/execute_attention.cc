@@ -20,8 +20,12 @@ CoordinateOperand<T> coordinate_of(const Tensor& tensor) {
 }
 
 CoordinatesOperand rows_of(const RowCoordinates& rows) {
-  return {coordinate_of<std::int64_t>(rows.sample), coordinate_of<std::int32_t>(rows.position),
-          coordinate_of<std::int32_t>(rows.document)};
+  return {coordinate_of<std::int64_t>(rows.sample),
+          coordinate_of<std::int32_t>(rows.position),
+          coordinate_of<std::int32_t>(rows.document),
+          rows.pattern.consecutive,
+          rows.pattern.first,
+          rows.pattern.one_document};
 }
 
 std::int64_t heads_in(const Tensor& query) {

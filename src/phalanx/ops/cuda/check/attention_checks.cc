@@ -22,6 +22,10 @@ struct AttentionCase {
   double probability;
   bool bias;
   bool unfused;
+  std::int64_t window = 0;
+  // All rows are of one document, and the operands say so instead of having coordinates.
+  bool known = false;
+  bool one_document = false;
 };
 
 // Doubles [rows, samples, heads, width].
@@ -64,6 +68,7 @@ class AttentionCheck {
     call_.width = c.width;
     call_.causal = true;
     call_.documents = true;
+    call_.window = c.window;
     call_.scale = 1.0 / std::sqrt(static_cast<double>(c.width));
     call_.probability = c.probability;
     call_.dropout_key = {17, 5};
@@ -73,12 +78,20 @@ class AttentionCheck {
         samples_.push_back((std::int64_t{3} << 33) + b);
         positions_.push_back(static_cast<std::int32_t>(i));
         // The second half of sample 1 is another document; the last row of all is padding.
-        documents_.push_back(i + 1 == c.length ? -1 : b == 1 && 2 * i >= c.length ? 1 : 0);
+        const int document = i + 1 == c.length ? -1 : b == 1 && 2 * i >= c.length ? 1 : 0;
+        documents_.push_back(c.one_document ? 0 : document);
       }
     }
     call_.query_rows = {{bench.upload(samples_), c.batch, 1},
                         {bench.upload(positions_), c.batch, 1},
                         {bench.upload(documents_), c.batch, 1}};
+    if (c.known) {
+      // Whoever looks at these coordinates ends with a signal.
+      call_.query_rows.position.at = nullptr;
+      call_.query_rows.document.at = nullptr;
+      call_.query_rows.consecutive = true;
+      call_.query_rows.one_document = true;
+    }
     call_.key_rows = call_.query_rows;
     const std::int64_t pairs = c.heads * c.length * c.length;
     if (c.bias) {
@@ -92,19 +105,48 @@ class AttentionCheck {
   }
 
   double error() {
+    run();
+    compute();
+    compare(out_operand_.data, out_.values);
+    compare(statistics_, c_.unfused ? probabilities_ : lse_);
+    compare(backward_.dquery.data, dquery_.values);
+    compare(backward_.dkey.data, dkey_.values);
+    compare(backward_.dvalue.data, dvalue_.values);
+    if (c_.bias) compare({reinterpret_cast<std::byte*>(backward_.dbias), DType::kF32}, dbias_);
+    return error_;
+  }
+
+  // The bytes of all results.
+  std::vector<std::byte> bytes() {
+    run();
+    std::vector<std::byte> all;
+    const auto add = [&](TypedAddress from, std::int64_t n) {
+      const std::vector<std::byte> more = bench_.read(from, n);
+      all.insert(all.end(), more.begin(), more.end());
+    };
+    add(out_operand_.data, count(c_.heads));
+    add(statistics_, c_.batch * c_.heads * c_.length * (c_.unfused ? c_.length : 1));
+    add(backward_.dquery.data, count(c_.heads));
+    add(backward_.dkey.data, count(c_.groups));
+    add(backward_.dvalue.data, count(c_.groups));
+    return all;
+  }
+
+ private:
+  // Forward and backward.
+  void run() {
     const std::int64_t of_head = c_.batch * c_.heads * c_.length;
-    const AttentionOperand out = result(c_.heads);
+    const AttentionOperand out = out_operand_ = result(c_.heads);
     backward_.dquery = result(c_.heads);
     backward_.dkey = result(c_.groups);
     backward_.dvalue = result(c_.groups);
-    compute();
     if (c_.unfused) {
       const std::int64_t keys = c_.length;
       const ProbabilityOperand probabilities{bench_.output(type_, of_head * keys),
                                              c_.heads * keys * keys, keys * keys, keys};
       unfused_attention_forward(bench_.context(), call_, out, probabilities);
       unfused_attention_backward(bench_.context(), call_, backward_, probabilities);
-      compare(probabilities.data, probabilities_);
+      statistics_ = probabilities.data;
     } else {
       float* lse = bench_.output_floats(of_head);
       float* delta = bench_.output_floats(of_head);
@@ -114,17 +156,10 @@ class AttentionCheck {
       backward_.lse = lse;
       backward_.delta = delta;
       attention_backward(bench_.context(), call_, backward_);
-      compare({reinterpret_cast<std::byte*>(lse), DType::kF32}, lse_);
+      statistics_ = {reinterpret_cast<std::byte*>(lse), DType::kF32};
     }
-    compare(out.data, out_.values);
-    compare(backward_.dquery.data, dquery_.values);
-    compare(backward_.dkey.data, dkey_.values);
-    compare(backward_.dvalue.data, dvalue_.values);
-    if (c_.bias) compare({reinterpret_cast<std::byte*>(backward_.dbias), DType::kF32}, dbias_);
-    return error_;
   }
 
- private:
   std::int64_t count(std::int64_t heads) const { return c_.length * c_.batch * heads * c_.width; }
   AttentionOperand at(TypedAddress data, std::int64_t heads) const {
     return {data, c_.batch * heads * c_.width, heads * c_.width,
@@ -225,6 +260,8 @@ class AttentionCheck {
   DType type_;
   AttentionCall call_;
   AttentionBackwardCall backward_;
+  AttentionOperand out_operand_;
+  TypedAddress statistics_;  // log-sum-exp, or probabilities
   std::vector<std::int64_t> samples_;
   std::vector<std::int32_t> positions_;
   std::vector<std::int32_t> documents_;
@@ -236,6 +273,24 @@ class AttentionCheck {
 };
 
 }  // namespace
+
+std::vector<std::byte> attention_bytes(Workbench& bench, DType type, std::int64_t window,
+                                       bool unfused, bool known) {
+  return AttentionCheck(bench,
+                        {.length = 200,
+                         .batch = 1,
+                         .heads = 2,
+                         .groups = 1,
+                         .width = 40,
+                         .probability = 0.1,
+                         .bias = false,
+                         .unfused = unfused,
+                         .window = window,
+                         .known = known,
+                         .one_document = true},
+                        type)
+      .bytes();
+}
 
 std::vector<ApproximateCheck> attention_checks() {
   std::vector<ApproximateCheck> checks;

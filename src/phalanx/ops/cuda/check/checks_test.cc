@@ -198,6 +198,23 @@ TEST(CudaEmbeddings, GradientsAddRowsInOrder) {
   EXPECT_EQ(take_races(), 0);
 }
 
+// Kernels that know a pattern look at no coordinate, pass over tiles, and have the same bits.
+TEST(CudaAttention, PatternsChangeNoBit) {
+  Workbench bench(0, kBenchBytes, kScratchBytes);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t window : {0, 70}) {
+      for (const bool unfused : {false, true}) {
+        bench.clear();
+        const auto expected = attention_bytes(bench, type, window, unfused, false);
+        bench.clear();
+        EXPECT_TRUE(attention_bytes(bench, type, window, unfused, true) == expected)
+            << name_of(type) << ", window " << window << (unfused ? ", unfused" : "");
+      }
+    }
+  }
+  EXPECT_EQ(take_races(), 0);
+}
+
 // Rows whose number is negative are at fault.
 struct FaultyRows {
   static constexpr int kThreads = 64;
