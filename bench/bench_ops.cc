@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench_main.h"
+#include "device_ops.h"
 #include "onednn_product.h"
 #include "phalanx/base/error.h"
 #include "phalanx/ops/cases/case.h"
@@ -51,6 +52,7 @@ struct Options {
   int threads = 2;
   std::string dtype = "f32";
   std::string filter;
+  std::string device = "cpu";
   std::string matmul_precision = "auto";
   double seconds = 0.5;  // per row
   bool cpu_time = false;
@@ -302,16 +304,32 @@ bool holds(std::span<const DType> types, DType dtype) {
   return std::find(types.begin(), types.end(), dtype) != types.end();
 }
 
-void run(const Options& options) {
-  Bench bench(options);
+std::vector<ops::Case> wanted_rows(const Options& options, DType storage) {
   ops::CaseTable table = ops::make_case_table();
   add_more_products(table.performance);
-  const DType storage = *dtype_from_name(options.dtype);
-  for (const ops::Case& row : table.performance) {
+  std::erase_if(table.performance, [&](const ops::Case& row) {
     const std::string name = row.op + " " + row.description;
-    if (name.find(options.filter) == std::string::npos || !holds(row.storage, storage)) continue;
-    bench.run(row);
+    return name.find(options.filter) == std::string::npos || !holds(row.storage, storage);
+  });
+  return table.performance;
+}
+
+void run(const Options& options) {
+  const DType storage = *dtype_from_name(options.dtype);
+  const std::vector<ops::Case> rows = wanted_rows(options, storage);
+  if (const auto place = cuda_place(options.device, 0)) {
+    if (options.cpu_time || options.scaling || options.matmul_precision != "auto") {
+      throw UsageError(
+          "--device {}: --cpu-time, --scaling and --matmul-precision are of processors: leave them "
+          "out",
+          options.device);
+    }
+    return bench::time_on_device(
+        {.place = *place, .storage = storage, .seconds = options.seconds, .json = options.json},
+        rows);
   }
+  Bench bench(options);
+  for (const ops::Case& row : rows) bench.run(row);
   bench.print_summary();
 }
 
@@ -327,6 +345,10 @@ int main(int argc, char** argv) {
                .range = phalanx::from_to(1, 1024)},
               &threads);
     flags.add({.name = "--dtype", .help = "Storage type", .choices = "f32 bf16"}, &options.dtype);
+    flags.add({.name = "--device",
+               .help = "Where ops run; on a CUDA device marks in the queue time them",
+               .choices = "cpu cuda cuda-emulated"},
+              &options.device);
     flags.add({.name = "--filter", .help = "Only rows whose op and shape contain this"},
               &options.filter);
     flags.add({.name = "--matmul-precision",

@@ -118,6 +118,10 @@ class Backend : public WorkspaceSizes {
   virtual void wait(Queue queue, Event event) = 0;
   virtual bool passed(Event event) = 0;
   virtual void wait_host(Event event) = 0;
+  // For benchmarks: an event that keeps its time, and the seconds from one to another when both
+  // have passed. Far fewer may lie between a record and who asks for it than of other events.
+  virtual Event record_timed(Queue /*queue*/) { return event_now(); }
+  virtual double seconds(Event from, Event to) { return seconds_of_events(from, to); }
 
   // What kernels have noted of faults in data (ops/fault.h) when all that is enqueued now has run.
   // Backends on the host throw at once instead.

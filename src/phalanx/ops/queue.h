@@ -2,6 +2,7 @@
 // The queues of a device: work in one runs in its order, beside that of the others. Only waits for
 // events order queues. On the host everything runs when it is enqueued, whatever the queue.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,6 +34,15 @@ struct Event {
   int slot = 0;
   std::uint64_t generation = 0;
 };
+
+// An event of a host, which has passed when it is recorded, with its time as the generation.
+inline Event event_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return {0, static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count())};
+}
+inline double seconds_of_events(Event from, Event to) {
+  return static_cast<double>(to.generation - from.generation) * 1e-9;
+}
 
 // Bytes on their way to the host.
 class ReadBack {

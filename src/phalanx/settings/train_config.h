@@ -189,7 +189,7 @@ struct DataConfig {
   bool reset_attention_mask = false;
   std::string pack_documents = "wrapped";  // wrapped, greedy, best-fit
   std::int64_t num_workers = 2;            // threads of a rank that read ahead; 0: none
-  bool check_batches = false;  // that coordinates of rows keep to the model's patterns
+  bool check_batches = false;              // that coordinates of rows keep to the model's patterns
 };
 
 // How weights are updated.

@@ -91,13 +91,19 @@ class CudaBackend final : public ops::DispatchTo<Device, ops::OpList> {
 
   Event record(phalanx::Queue queue) override { return of().events().record(of().queue(queue)); }
   void wait(phalanx::Queue queue, Event event) override {
-    cuda::wait(of().queue(queue), of().events().mark_of(event));
+    cuda::wait(of().queue(queue), of().mark_of(event));
   }
-  bool passed(Event event) override { return cuda::passed(of().events().mark_of(event)); }
+  bool passed(Event event) override { return cuda::passed(of().mark_of(event)); }
   LaterFaults faults_later(phalanx::Queue queue) override { return of().faults_later(queue); }
   void wait_host(Event event) override {
-    cuda::wait_host(of().events().mark_of(event));
+    cuda::wait_host(of().mark_of(event));
     device().note();
+  }
+  Event record_timed(phalanx::Queue queue) override {
+    return of().timed_events().record(of().queue(queue));
+  }
+  double seconds(Event from, Event to) override {
+    return static_cast<double>(milliseconds(of().mark_of(from), of().mark_of(to))) * 1e-3;
   }
 
  private:

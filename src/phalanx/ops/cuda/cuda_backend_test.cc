@@ -172,6 +172,26 @@ TEST_P(CudaBackendTest, FaultsInDataHaveTheTextOfTheProcessor) {
   EXPECT_EQ(text(*backend_, compute_), "no error");
 }
 
+TEST_P(CudaBackendTest, TimesAreOfMarks) {
+  Arena arena("numbers", 16 << 10, *memory_);
+  Arena workspace("workspace", 256 << 10, *memory_);
+  Context context{.backend = *backend_, .workspace = workspace};
+  const Tensor x = arena.allocate(DType::kF32, {8});
+  std::vector<Event> events = {backend_->record_timed(compute_)};
+  for (int i = 0; i < 3; ++i) {
+    for (int calls = 0; calls <= i; ++calls) ops::fill(context, {.x = x, .value = 1.0});
+    events.push_back(backend_->record_timed(compute_));
+  }
+  backend_->wait_host(events.back());
+  EXPECT_GT(backend_->seconds(events[0], events[1]), 0.0);
+  // The emulated clock counts what has run.
+  EXPECT_GT(backend_->seconds(events[2], events[3]), backend_->seconds(events[0], events[1]));
+  // Places are used again.
+  for (int i = 0; i < 64; ++i) backend_->record_timed(compute_);
+  EXPECT_THAT(error_of<InternalError>([&] { backend_->seconds(events[0], events[1]); }),
+              testing::HasSubstr("is lost"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, CudaBackendTest,
                          testing::Values(QueueOrder::kFirst, QueueOrder::kLast, QueueOrder::kAny),
                          order_name);

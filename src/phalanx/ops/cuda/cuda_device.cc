@@ -30,22 +30,23 @@ std::string products_of(int device) {
 
 Event EventRing::record(Queue queue) {
   if (static_cast<int>(places_.size()) <= next_) {
-    places_.push_back({std::make_unique<OwnMark>(device_), 0});
+    places_.push_back({std::make_unique<OwnMark>(device_, timed_), 0});
   }
   Place& place = places_[static_cast<std::size_t>(next_)];
   cuda::record(queue, **place.mark);
-  const Event event{next_, ++place.generation};
-  next_ = (next_ + 1) % kEvents;
+  const Event event{first_ + next_, ++place.generation};
+  next_ = (next_ + 1) % size_;
   return event;
 }
 
 Mark EventRing::mark_of(Event event) const {
-  PHALANX_CHECK(event.slot >= 0 && event.slot < static_cast<int>(places_.size()),
+  const int number = event.slot - first_;
+  PHALANX_CHECK(number >= 0 && number < static_cast<int>(places_.size()),
                 "event {} of {} was never recorded", event.slot, places_.size());
-  const Place& place = places_[static_cast<std::size_t>(event.slot)];
+  const Place& place = places_[static_cast<std::size_t>(number)];
   PHALANX_CHECK(place.generation == event.generation,
                 "event {} is lost: {} others were recorded since", event.slot,
-                (place.generation - event.generation) * kEvents);
+                (place.generation - event.generation) * static_cast<std::uint64_t>(size_));
   return **place.mark;
 }
 
@@ -54,7 +55,8 @@ CudaDevice::CudaDevice(int number)
       sizes_(sizes_of(number)),
       uploads_(number, kUploadBytes),
       reads_(std::make_shared<ReadBlocks>(number)),
-      events_(number) {
+      events_(number, 0, kEvents, false),
+      timed_events_(number, kEvents, kTimedEvents, true) {
   try {
     for (int kind = 0; kind < kStreamKinds; ++kind) {
       const bool compute = kind == static_cast<int>(StreamKind::kCompute);

@@ -15,11 +15,15 @@ namespace phalanx::cuda {
 
 // So many events may lie between a record and who asks for it.
 inline constexpr int kEvents = 4096;
+// Of those that keep their time, which benchmarks record.
+inline constexpr int kTimedEvents = 64;
 
-// Marks as events: each place is recorded again after kEvents others.
+// Marks as events: each place is recorded again after `size` others. Places are numbered from
+// `first` on.
 class EventRing {
  public:
-  explicit EventRing(int device) : device_(device) {}
+  EventRing(int device, int first, int size, bool timed)
+      : device_(device), first_(first), size_(size), timed_(timed) {}
 
   Event record(Queue queue);
   // InternalError if the event's place has another.
@@ -30,7 +34,8 @@ class EventRing {
     std::unique_ptr<OwnMark> mark;
     std::uint64_t generation = 0;
   };
-  int device_;
+  int device_, first_, size_;
+  bool timed_;
   int next_ = 0;
   std::vector<Place> places_;
 };
@@ -50,6 +55,10 @@ class CudaDevice {
   UploadRing& uploads() { return uploads_; }
   ReadBlocks& reads() { return *reads_; }
   EventRing& events() { return events_; }
+  EventRing& timed_events() { return timed_events_; }
+  Mark mark_of(Event event) const {
+    return (event.slot < kEvents ? events_ : timed_events_).mark_of(event);
+  }
   // What kernels will have found wrong in data when the queue has come here: an InternalError, and
   // forgotten.
   LaterFaults faults_later(phalanx::Queue queue);
@@ -68,7 +77,7 @@ class CudaDevice {
   std::array<QueueState, kStreamKinds> queues_;
   UploadRing uploads_;
   std::shared_ptr<ReadBlocks> reads_;
-  EventRing events_;
+  EventRing events_, timed_events_;
 };
 
 }  // namespace phalanx::cuda

@@ -16,7 +16,7 @@ namespace phalanx::cuda {
 // A mark that is given back with its owner.
 class OwnMark {
  public:
-  explicit OwnMark(int device) : mark_(make_mark(device)) {}
+  explicit OwnMark(int device, bool timed = false) : mark_(make_mark(device, timed)) {}
   ~OwnMark() { give_back(mark_); }
   OwnMark(const OwnMark&) = delete;
   OwnMark& operator=(const OwnMark&) = delete;
