@@ -90,7 +90,7 @@ TEST_F(CheckedRuns, EndAtABatchThatIsNoneOfTheModel) {
 
 // Every family keeps to its patterns.
 TEST_F(CheckedRuns, PassWithDataOfTheFamilies) {
-  train(with_flags(config(""), "--check-batches --train-iters 1"));
+  train(with_flags(config(""), "--check-batches --train-iters 3"));
 }
 
 }  // namespace
