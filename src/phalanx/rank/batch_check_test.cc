@@ -88,8 +88,7 @@ TEST_F(CheckedRuns, EndAtABatchThatIsNoneOfTheModel) {
   train_with_fault("--check-batches --reset-attention-mask --vocab-size 48");
 }
 
-// Every family keeps to its patterns.
-TEST_F(CheckedRuns, PassWithDataOfTheFamilies) {
+TEST_F(CheckedRuns, PassWithTheSamplesOfGpt) {
   train(with_flags(config(""), "--check-batches --train-iters 3"));
 }
 
