@@ -74,13 +74,12 @@ struct TileBackwardScratch {
     dvalues = arena.take(kTileKeys * padded);
     query_rows = arena.take(kTileLanes * padded);
     dout_rows = arena.take(kTileLanes * padded);
-    scores = arena.take(kTileKeys * kTileLanes);
-    dscores = arena.take(kTileKeys * kTileLanes);
+    scores = arena.take(kStepKeys * kTileLanes);
+    dscores = arena.take(kStepKeys * kTileLanes);
     probabilities = arena.take(kTileKeys * kGroupQueries / 2);
     gradients = arena.take(kTileKeys * kGroupQueries / 2);
     pairs = arena.take(kTileKeys / 2 * kTileLanes);
     kept = arena.take(kTileKeys);
-    lanes = arena.take((kTileKeys + kKeyGroup) * kStripRows);
     columns.take(arena);
     const std::int64_t groups = shape.strips(kGroupQueries);
     group_count = cut.whole_heads ? groups : 1;
@@ -103,11 +102,10 @@ struct TileBackwardScratch {
   float* keys_turned;                // [padded][128] bf16
   float *dkeys, *dvalues;            // [128][padded]
   float *query_rows, *dout_rows;     // [32][padded]
-  float *scores, *dscores;           // [128][32]
+  float *scores, *dscores;           // [32][32]
   float *probabilities, *gradients;  // [128][128] bf16
   float* pairs;                      // gradients of a strip, [64][32] pairs of bf16
   float* kept;                       // [128] of 32 bits
-  float* lanes;                      // gradients of scores with a stride of 48
   ColumnScratch columns;
   std::int64_t group_count, group_floats;
   float* group_memory;
@@ -321,44 +319,58 @@ class TileBackwardTask {
     for (int key = 0; key < pass_.cut.block_keys; key += kStepKeys) add_keys(group, spans, key);
   }
 
-  // Probabilities of a strip and gradients of its scores.
+  // Probabilities of a strip and gradients of its scores, 32 keys at a time: what passes between
+  // the products stays in the first-level cache.
   void add_strip(const QueryGroup& group, std::int64_t s, const KeyBlock& block,
                  const KeySpan& span) {
+    for (int first = span.first; first < span.last; first += kStepKeys) {
+      const int last = first + kStepKeys;
+      const KeySpan step{.first = first,
+                         .last = last,
+                         .masked_first = std::clamp(span.masked_first, first, last),
+                         .masked_last = std::clamp(span.masked_last, first, last)};
+      add_step(group, s, block, step, scratch_.pairs + (first - span.first) / 2 * kTileLanes);
+    }
+  }
+
+  void add_step(const QueryGroup& group, std::int64_t s, const KeyBlock& block, const KeySpan& step,
+                float* pairs) {
     const QueryStrip& strip = group.strips[s];
-    const std::int64_t at = span.first * kTileLanes;
-    TileProduct product{.row_tiles = span.count() / 16,
+    TileProduct product{.row_tiles = kStepKeys / 16,
                         .column_tiles = kTileLanes / 16,
                         .steps = padded_ / 32,
-                        .left = bytes_at(scratch_.keys + span.first * padded_ / 2),
+                        .left = bytes_at(scratch_.keys + step.first * padded_ / 2),
                         .left_stride = 2 * padded_,
                         .right = bytes_at(group.query_turned[s]),
                         .right_stride = kTileLanes * 4,
-                        .sums = scratch_.scores + at,
+                        .sums = scratch_.scores,
                         .sums_stride = kTileLanes * 4};
     kernel_.multiply(product);
-    product.left = bytes_at(scratch_.values + span.first * padded_ / 2);
+    product.left = bytes_at(scratch_.values + step.first * padded_ / 2);
     product.right = bytes_at(group.dout_turned[s]);
-    product.sums = scratch_.dscores + at;
+    product.sums = scratch_.dscores;
     kernel_.multiply(product);
-    prepare_scores(in_, strip, block, span, scratch_.columns, scratch_.scores);
+    // Where key 0 of the block would be: within scratch, for keys and values come before scores.
+    const std::int64_t before = step.first * kTileLanes;
+    prepare_scores(in_, strip, block, step, scratch_.columns, scratch_.scores - before);
     auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
-    if (in_.drops()) make_kept(in_.op.dropout, strip, block, span, kept);
+    if (in_.drops()) make_kept(in_.op.dropout, strip, block, step, kept);
     const bool bias = pass_.keys && problem_.dbias;
-    const std::int64_t row = span.first * kGroupQueries / 2 + s * kTileLanes / 2;
-    kernel_.gradients({.keys = span.count(),
-                       .scores = scratch_.scores + at,
-                       .dvalues = scratch_.dscores + at,
+    const std::int64_t row = step.first * kGroupQueries / 2 + s * kTileLanes / 2;
+    kernel_.gradients({.keys = kStepKeys,
+                       .scores = scratch_.scores,
+                       .dvalues = scratch_.dscores,
                        .factor = kernel_factor(in_),
-                       .kept = in_.drops() ? kept + span.first : nullptr,
+                       .kept = in_.drops() ? kept + step.first : nullptr,
                        .kept_factor = in_.kept_factor,
                        .lse = group.lse + s * kTileLanes,
                        .delta = group.delta + s * kTileLanes,
                        .probabilities = reinterpret_cast<std::byte*>(scratch_.probabilities + row),
                        .gradients = reinterpret_cast<std::byte*>(scratch_.gradients + row),
                        .stride = kGroupQueries * 2,
-                       .pairs = reinterpret_cast<std::byte*>(scratch_.pairs),
-                       .exact_gradients = bias ? scratch_.dscores + at : nullptr});
-    if (bias) add_bias_gradient(strip, block, span);
+                       .pairs = reinterpret_cast<std::byte*>(pairs),
+                       .exact_gradients = bias ? scratch_.dscores : nullptr});
+    if (bias) add_bias_gradient(strip, block, step);
   }
 
   void add_dquery(const KeySpan& span, float* sums) {
@@ -415,23 +427,19 @@ class TileBackwardTask {
     }
   }
 
-  // dbias[head, query, key] += the gradients of a span.
-  void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& span) {
+  // dbias[head, query, key] += the gradients of 32 keys.
+  void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& step) {
     const float* rows = scratch_.columns.rows;
-    for_pieces(span, [&](int first, int keys) HWY_ATTR {
-      for (std::int64_t key = 0; key < keys; ++key) {
-        std::copy_n(scratch_.dscores + (first + key) * kTileLanes, kTileLanes,
-                    scratch_.lanes + key * kStripRows);
-      }
-      make_columns(scratch_.lanes, strip, keys, scratch_.columns.rows);
-      const std::int64_t width = std::min(keys, block.count - first);
-      for (int lane = 0; lane < strip.count; ++lane) {
-        auto* to = reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + first;
-        for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
-          part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
-        });
-      }
-    });
+    transpose(scratch_.dscores, kTileLanes, kStepKeys, lanes_of(strip), scratch_.columns.rows,
+              kColumnPiece);
+    const std::int64_t width = std::min<std::int64_t>(kStepKeys, block.count - step.first);
+    for (int lane = 0; lane < strip.count; ++lane) {
+      auto* to =
+          reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + step.first;
+      for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
+        part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
+      });
+    }
   }
 
   void store_dqueries(std::int64_t i, const float* sums) {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -71,6 +73,45 @@ TEST(AmxAttention, IsForBf16StorageOnly) {
     different += ops::compare_bits(row, DType::kBF16, {*fp32}, {*tiles(1)}).empty() ? 0 : 1;
   }
   EXPECT_GT(different, 0);
+}
+
+// A NaN in a key reaches the queries that see it and no other.
+TEST(AmxAttention, NanReachesItsRows) {
+  constexpr std::int64_t kRows = 150, kWidth = 40, kKey = 70;
+  Arena arena("operands", 1 << 20), workspace("workspace", 8 << 20);
+  ops::AttentionForward op;
+  const auto ones = [&] {
+    const Tensor tensor = arena.allocate(DType::kBF16, {kRows, 1, 1, kWidth});
+    for (bfloat16& x : tensor.span<bfloat16>()) x = to_bfloat16(1.0F);
+    return tensor;
+  };
+  op.in.query = ones();
+  op.in.key = ones();
+  op.in.value = ones();
+  op.in.mask.causal = true;
+  const RowCoordinates rows{arena.allocate(DType::kI64, {kRows, 1}),
+                            arena.allocate(DType::kI32, {kRows, 1}),
+                            arena.allocate(DType::kI32, {kRows, 1})};
+  for (std::int32_t i = 0; i < kRows; ++i) {
+    rows.sample.as<std::int64_t>()[i] = 0;
+    rows.position.as<std::int32_t>()[i] = i;
+    rows.document.as<std::int32_t>()[i] = 0;
+  }
+  op.in.query_rows = op.in.key_rows = rows;
+  op.in.key.as<bfloat16>()[kKey * kWidth] = to_bfloat16(std::nanf(""));
+  op.out = ones();
+  op.lse = arena.allocate(DType::kF32, {1, 1, kRows});
+  for (const auto& backend : {tiles(1), twin(1)}) {
+    Context context{.backend = *backend, .workspace = workspace};
+    ops::attention_forward(context, op);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      const float out = to_float(op.out.as<bfloat16>()[i * kWidth]);
+      ASSERT_EQ(std::isnan(out), i >= kKey) << "query " << i;
+      if (i < kKey) {
+        ASSERT_EQ(out, 1.0F) << "query " << i;
+      }
+    }
+  }
 }
 
 // The bits of the family must not change without a new name for it.
