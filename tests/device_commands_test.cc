@@ -143,6 +143,32 @@ TEST_F(DeviceCommands, PlanForDevicesThatAreNotThere) {
                "--matmul-precision fp32 is of processors");
 }
 
+// What a checkpoint copies out runs in a queue of its own, beside the next step.
+TEST_F(DeviceCommands, SaveTheSameInEveryOrderOfQueues) {
+  for (const std::string flags : {"", "--async-save "}) {
+    const auto save = [&](const std::string& order) {
+      const ProgramOutput output = run_between(
+          "export PHALANX_EMULATED_ORDER=" + order,
+          "pretrain gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
+          "--max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 1 --lr 1e-2 "
+          "--train-iters 3 --data-path data_text_document --split 100,0,0 --eval-iters 0 "
+          "--save-interval 1 --device cuda-emulated --overwrite --save " +
+              order + " " + flags + tokenizer(),
+          "");
+      EXPECT_EQ(output.status, 0) << output.err;
+    };
+    save("first");
+    for (const std::string order : {"last", "any"}) {
+      save(order);
+      for (const std::string iteration : {"1", "2", "3"}) {
+        const std::string directory = "/iter_000000" + iteration;
+        EXPECT_EQ(run("checkpoint diff first" + directory + " " + order + directory).status, 0)
+            << flags << order << iteration;
+      }
+    }
+  }
+}
+
 // Each with one line that says what to do.
 TEST_F(DeviceCommands, SayWhyThereIsNoDevice) {
   pretrain("gpt");

@@ -24,14 +24,21 @@ void for_pieces(const Tensor& tensor, std::int64_t bytes, const Body& body) {
 
 }  // namespace
 
+Queue BackendPieces::out() const {
+  Backend& backend = context_.backend;
+  const Queue out = backend.queue(StreamKind::kCopyOut);
+  backend.wait(out, backend.record(context_.queue));
+  return out;
+}
+
 // The next piece is on its way while one is visited.
 void BackendPieces::visit(const Tensor& tensor, std::int64_t bytes,
                           const std::function<void(std::span<const std::byte>)>& body) {
   if (is_host(tensor.space)) return host_pieces().visit(tensor, bytes, body);
+  const Queue from = out();
   std::optional<ReadBack> coming;
   for_pieces(tensor, bytes, [&](const Tensor& piece) {
-    std::optional<ReadBack> here =
-        std::exchange(coming, context_.backend.read_later(context_.queue, piece));
+    std::optional<ReadBack> here = std::exchange(coming, context_.backend.read_later(from, piece));
     if (here) body(here->wait());
   });
   if (coming) body(coming->wait());
@@ -51,7 +58,7 @@ void BackendPieces::fill(const Tensor& tensor,
 
 void BackendPieces::read(const Tensor& tensor, std::span<std::byte> to) {
   if (is_host(tensor.space)) return host_pieces().read(tensor, to);
-  if (tensor.bytes() > 0) context_.backend.read_back(context_.queue, tensor, to);
+  if (tensor.bytes() > 0) context_.backend.read_back(out(), tensor, to);
 }
 
 void BackendPieces::write(const Tensor& tensor, std::span<const std::byte> from) {

@@ -9,8 +9,9 @@
 
 namespace phalanx {
 
-// In the order of the context's queue, for which reads wait. Tensors that lie in host memory are
-// read and written in place. The context must outlive it.
+// Writes are in the context's queue. Reads are in kCopyOut, behind what that queue has; the host
+// waits for their bytes, so what it enqueues later finds them read. Tensors that lie in host memory
+// are read and written in place. The context must outlive it.
 class BackendPieces final : public HostPieces {
  public:
   explicit BackendPieces(Context& context) : context_(context) {}
@@ -22,6 +23,9 @@ class BackendPieces final : public HostPieces {
   void write(const Tensor& tensor, std::span<const std::byte> from) override;
 
  private:
+  // The queue of reads.
+  Queue out() const;
+
   Context& context_;
   std::vector<std::byte> buffer_;
 };

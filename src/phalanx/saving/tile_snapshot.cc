@@ -6,7 +6,6 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/progress.h"
-#include "phalanx/ops/backend_pieces.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx {
@@ -21,7 +20,7 @@ constexpr std::chrono::milliseconds kLongWait{100};
 
 }  // namespace
 
-TileSnapshot::TileSnapshot(const Rank& rank, std::span<const SavedTile> tiles, const Tensor& memory,
+TileSnapshot::TileSnapshot(Rank& rank, std::span<const SavedTile> tiles, const Tensor& memory,
                            Waiting waiting)
     : states_(rank.parameters().states()),
       has_mains_(rank.parameters().has_main_parameters()),
@@ -32,6 +31,11 @@ TileSnapshot::TileSnapshot(const Rank& rank, std::span<const SavedTile> tiles, c
       ring_(memory_.defined() ? memory_.count() : 0) {
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     index_[static_cast<std::size_t>(tiles_[i].number)] = static_cast<int>(i);
+  }
+  if (std::ranges::any_of(tiles_, &Tile::on_device)) {
+    Context& context = rank.context();
+    context.backend.wait(context.backend.queue(StreamKind::kCopyOut),
+                         context.backend.record(context.queue));
   }
 }
 
@@ -101,8 +105,11 @@ std::vector<const std::byte*> TileSnapshot::copy(Context& context, const Tile& t
     const Tensor to = dense_tensor(*memory_.arena, memory_.offset + offset, from.dtype, from.shape);
     if (is_host(from.space)) {
       ops::copy(context, {.destination = to, .source = from});
-    } else {
-      BackendPieces(context).read(from, {to.data(), static_cast<std::size_t>(to.bytes())});
+    } else if (from.bytes() > 0) {
+      // Behind the update before, for which the constructor has made that queue wait; beside what
+      // has been enqueued since.
+      context.backend.read_back(context.backend.queue(StreamKind::kCopyOut), from,
+                                {to.data(), static_cast<std::size_t>(to.bytes())});
     }
     copies.push_back(to.data());
     offset += range.saved.bytes();

@@ -3,7 +3,8 @@
 // reads the tiles one after the other from where they lie. An update that comes before the writer
 // copies its tile into the snapshot's memory first, or, where that is full, waits until the tile is
 // written. Tiles in files are lent to the writer when an update brings them into memory. Tiles in
-// memory that only a device reads are always copied, by the rank's thread.
+// memory that only a device reads are always copied, by the rank's thread, in a queue that runs
+// beside the step.
 
 #include <atomic>
 #include <chrono>
@@ -47,8 +48,7 @@ class TileSnapshot final : public TileFence {
   // it is too small for one, the snapshot takes its own, for two of them. The rank, whose tiles
   // these are, must outlive the calls of its thread, and those of the writer's until give_up() has
   // returned.
-  TileSnapshot(const Rank& rank, std::span<const SavedTile> tiles, const Tensor& memory,
-               Waiting waiting);
+  TileSnapshot(Rank& rank, std::span<const SavedTile> tiles, const Tensor& memory, Waiting waiting);
 
   // --- the rank's thread
   void before_update(Context& context, int tile, const TileElements& elements) override;

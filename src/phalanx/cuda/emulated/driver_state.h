@@ -106,7 +106,7 @@ class Driver {
   }
 
   std::recursive_mutex mutex;
-  QueueOrder order = QueueOrder::kFirst;
+  QueueOrder order = queue_order();
   std::uint64_t draws = 1;
   const int version = driver_version();
   // That a program sees; as a driver, this one reads the environment once.

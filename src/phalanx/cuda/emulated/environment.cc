@@ -3,10 +3,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <set>
-#include <string>
+#include <string_view>
 
 #include "phalanx/base/error.h"
-#include "phalanx/cuda/emulated/driver_control.h"
 
 namespace phalanx::cuda::emulated {
 namespace {
@@ -31,6 +30,15 @@ int number_in(const char* variable, int otherwise) {
 int devices_there() { return number_in("PHALANX_EMULATED_DEVICES", 1); }
 
 int driver_version() { return number_in("PHALANX_EMULATED_DRIVER", kNeededDriver); }
+
+QueueOrder queue_order() {
+  const char* text = std::getenv("PHALANX_EMULATED_ORDER");
+  const std::string_view order = text == nullptr ? "first" : text;
+  if (order == "first") return QueueOrder::kFirst;
+  if (order == "last") return QueueOrder::kLast;
+  if (order == "any") return QueueOrder::kAny;
+  throw ConfigError("PHALANX_EMULATED_ORDER={} is none of first, last, any", order);
+}
 
 int visible_devices(int devices, const char* list) {
   if (list == nullptr) return devices;

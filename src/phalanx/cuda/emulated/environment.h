@@ -1,7 +1,7 @@
 #pragma once
 // What the environment tells the emulated driver, as it tells a driver of NVIDIA's.
 
-#include <string_view>
+#include "phalanx/cuda/emulated/driver_control.h"
 
 namespace phalanx::cuda::emulated {
 
@@ -10,6 +10,9 @@ int devices_there();
 // CUDA that PHALANX_EMULATED_DRIVER says the driver is of (12020 is CUDA 12.2, 0 is no driver),
 // the one that is needed without.
 int driver_version();
+
+// PHALANX_EMULATED_ORDER: first, last or any, in which queues run.
+QueueOrder queue_order();
 
 // How many of the devices CUDA_VISIBLE_DEVICES shows: a list of numbers, with commas between them,
 // which ends in front of the first that is no device; a number twice shows none. Null: all.

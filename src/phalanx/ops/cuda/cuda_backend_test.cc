@@ -10,6 +10,7 @@
 #include "phalanx/base/progress.h"
 #include "phalanx/base/test_support.h"
 #include "phalanx/cuda/emulated/driver_control.h"
+#include "phalanx/ops/backend_pieces.h"
 #include "phalanx/ops/cuda/cuda_device.h"
 #include "phalanx/ops/cuda/device_memory.h"
 
@@ -105,6 +106,29 @@ TEST_P(CudaBackendTest, ReadsWhatWasThereWhenItWasAskedFor) {
   EXPECT_EQ(of(here), second);
   EXPECT_TRUE(a.here());
   EXPECT_EQ(of(a.wait()), first);
+}
+
+// The host's reads of tensors have a queue of their own.
+TEST_P(CudaBackendTest, PiecesHaveWhatComputeHasWritten) {
+  Arena arena("numbers", 4096, *memory_);
+  Arena workspace("workspace", 0, *memory_);
+  Context context{.backend = *backend_, .workspace = workspace, .queue = compute_};
+  BackendPieces pieces(context);
+  const Tensor tensor = arena.allocate(DType::kU8, {1000});
+  for (int first = 1; first < 4; ++first) {
+    const auto expected = bytes(1000, first);
+    backend_->upload(compute_, tensor, expected);
+    std::vector<std::byte> found(1000);
+    pieces.read(tensor, found);
+    EXPECT_EQ(found, expected) << first;
+    const auto others = bytes(1000, first + 100);
+    pieces.write(tensor, others);
+    found.clear();
+    pieces.visit(tensor, 300, [&](std::span<const std::byte> piece) {
+      found.insert(found.end(), piece.begin(), piece.end());
+    });
+    EXPECT_EQ(found, others) << first;
+  }
 }
 
 TEST_P(CudaBackendTest, EventsPass) {
