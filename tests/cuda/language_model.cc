@@ -160,9 +160,9 @@ class Run {
     ReadBack loss = machine_.backend().read_later(machine_.queue(StreamKind::kCopyOut), loss_sums_);
     gradients_.join_all(context());
     gradients_.expect_complete();
-    // Fused attention rounds probabilities to 16 bits on a device, and fp32 products on a processor
-    // do not: a steep descent would magnify that.
-    optimizer_.step(context(), {.lr = model_.attention ? 0.005 : 0.02,
+    // A steep descent magnifies other roundings.
+    const bool steep = !model_.attention || TrainingMachine::rounds_as_devices(model_.storage);
+    optimizer_.step(context(), {.lr = steep ? 0.02 : 0.005,
                                 .weight_decay = 0.01,
                                 .step = step + 1,
                                 .tokens = loss_.count,

@@ -21,7 +21,7 @@ TEST_P(CudaLanguageModel, LearnsAsOnTheProcessorInEveryOrder) {
   const TrainingResult device =
       train_in_all_orders(training(), is_f32 ? Seeds::kThree : Seeds::kOne);
   const double tolerance = is_f32 ? 1e-5 : 2e-3;
-  expect_processors_losses(training(), device, tolerance);
+  expect_processors_losses(training(), GetParam().storage, device, tolerance);
 }
 
 std::string model_name(const testing::TestParamInfo<LanguageModel>& instance) {

@@ -9,6 +9,7 @@
 #include "phalanx/base/progress.h"
 #include "phalanx/cuda/emulated/machine.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cuda/cuda_backend.h"
 #include "phalanx/ops/cuda/device_memory.h"
 #include "phalanx/ops/meta/meta_backend.h"
@@ -31,10 +32,16 @@ TrainingMachine::TrainingMachine(std::unique_ptr<Backend> backend,
       context_(std::make_unique<Context>(Context{
           .backend = *backend_, .workspace = *workspace_, .queue = queue(StreamKind::kCompute)})) {}
 
-TrainingMachine TrainingMachine::processor() {
-  return {make_cpu_backend(1, cpu::ProductPrecision::kFp32), nullptr,
-          [](const char* name, std::int64_t bytes) { return Arena(name, bytes); },
-          kProcessorMemory};
+bool TrainingMachine::rounds_as_devices(DType storage) {
+  return storage != DType::kBF16 || cpu::has_products(cpu::ProductPrecision::kBf16);
+}
+
+TrainingMachine TrainingMachine::processor(DType storage) {
+  const bool in_pairs = storage == DType::kBF16 && cpu::has_products(cpu::ProductPrecision::kBf16);
+  return {
+      make_cpu_backend(1, in_pairs ? cpu::ProductPrecision::kBf16 : cpu::ProductPrecision::kFp32),
+      nullptr, [](const char* name, std::int64_t bytes) { return Arena(name, bytes); },
+      kProcessorMemory};
 }
 
 TrainingMachine TrainingMachine::planning() {
@@ -96,9 +103,9 @@ TrainingResult train_in_all_orders(const Training& training, Seeds seeds) {
   return *first;
 }
 
-void expect_processors_losses(const Training& training, const TrainingResult& device,
+void expect_processors_losses(const Training& training, DType storage, const TrainingResult& device,
                               double tolerance) {
-  TrainingMachine processor = TrainingMachine::processor();
+  TrainingMachine processor = TrainingMachine::processor(storage);
   const TrainingResult expected = training(processor);
   ASSERT_EQ(device.losses.size(), expected.losses.size());
   for (std::size_t step = 0; step < expected.losses.size(); ++step) {

@@ -24,7 +24,11 @@ struct MemoryUse {
 
 class TrainingMachine {
  public:
-  static TrainingMachine processor();
+  // With products of bf16 where that is stored and the processor has them: they round the
+  // probabilities of attention to bf16, as tensor cores must, and then losses are a device's to
+  // 1e-8 until some other sum is rounded to its neighbour. Products of fp32 keep probabilities.
+  static TrainingMachine processor(DType storage);
+  static bool rounds_as_devices(DType storage);
   static TrainingMachine planning();
   // With arenas of so many bytes.
   static TrainingMachine device(const MemoryUse& memory);
@@ -79,7 +83,7 @@ TrainingResult train_on_device(const Training& training, const DeviceOrder& orde
 enum class Seeds : std::uint8_t { kOne, kThree };
 TrainingResult train_in_all_orders(const Training& training, Seeds seeds = Seeds::kThree);
 // The losses of both, and the memory of the device's arenas, which is what was planned.
-void expect_processors_losses(const Training& training, const TrainingResult& device,
+void expect_processors_losses(const Training& training, DType storage, const TrainingResult& device,
                               double tolerance);
 
 }  // namespace phalanx

@@ -18,7 +18,7 @@ class CudaPerceptron : public testing::TestWithParam<DType> {};
 TEST_P(CudaPerceptron, LearnsAsOnTheProcessorInEveryOrder) {
   const TrainingResult device = train_in_all_orders(training(GetParam()));
   const double tolerance = GetParam() == DType::kF32 ? 1e-5 : 2e-3;
-  expect_processors_losses(training(GetParam()), device, tolerance);
+  expect_processors_losses(training(GetParam()), GetParam(), device, tolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaPerceptron,

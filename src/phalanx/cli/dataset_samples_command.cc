@@ -1,10 +1,12 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/rules/rules.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/start/run_data.h"
 
 namespace phalanx {
@@ -93,27 +96,47 @@ void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
             &o.set);
   flags.add({.name = "--first", .help = "How many samples to print", .range = at_least(0)},
             &o.first);
-  flags.add({.name = "--json",
-             .help = "One JSON document: {\"length\", \"samples\"}; of BERT and T5 also the "
-                     "\"index\" of the samples that are printed, [first sentence, end, target]"},
-            &o.json);
+  flags.add(
+      {.name = "--json",
+       .help = "One JSON document: {\"length\", \"samples\"}; of BERT and T5 also the "
+               "\"index\" of the samples that are printed, [first sentence, end, target]; with "
+               "--pack-documents also the \"documents\" of each, the tokens of every one"},
+      &o.json);
   tokenizer.add_to(flags);
 }
 
+// Tokens of each document of a sample of whole documents.
+std::vector<std::int64_t> document_lengths(std::span<const std::int32_t> documents) {
+  std::vector<std::int64_t> lengths;
+  for (const std::int32_t document : documents) {
+    if (document < 0) break;
+    lengths.resize(static_cast<std::size_t>(document) + 1);
+    ++lengths.back();
+  }
+  return lengths;
+}
+
 // In the order of the data set, because a cyclic order depends on the ranks.
-Json gpt_samples(const SampleSource& source, std::int64_t count) {
+Json gpt_samples(const SampleSource& source, std::int64_t count, bool is_packed) {
   const BatchSchema& schema = source.schema();
   Sample sample(schema);
   std::vector<double> counts(static_cast<std::size_t>(source.losses()));
   Json list = Json::array();
+  Json documents = Json::array();
   for (std::int64_t i = 0; i < count; ++i) {
     source.fetch(i, sample, counts);
     const auto inputs = sample.column<std::int32_t>(schema.index("tokens"));
     std::vector<std::int32_t> tokens(inputs.begin(), inputs.end());
-    tokens.push_back(sample.column<std::int32_t>(schema.index("labels")).back());
+    if (is_packed) {
+      documents.push_back(document_lengths(sample.column<std::int32_t>(schema.index("document"))));
+    } else {
+      tokens.push_back(sample.column<std::int32_t>(schema.index("labels")).back());
+    }
     list.push_back(tokens);
   }
-  return {{"samples", list}};
+  Json found{{"samples", list}};
+  if (is_packed) found["documents"] = documents;
+  return found;
 }
 
 Json to_json(const BertSample& sample) {
@@ -181,7 +204,7 @@ Json first_samples(const SamplesOptions& o, const SampleSource& source) {
   const std::int64_t count = std::min(o.first, source.size());
   if (o.model == "bert") return masked_samples<BertSamples, BertSample>(source, count);
   if (o.model == "t5") return masked_samples<T5Samples, T5Sample>(source, count);
-  return gpt_samples(source, count);
+  return gpt_samples(source, count, packs_documents(o.config.data));
 }
 
 void print(CommandIo& io, const SamplesOptions& o, std::int64_t length, const Json& found) {
@@ -192,7 +215,13 @@ void print(CommandIo& io, const SamplesOptions& o, std::int64_t length, const Js
     return;
   }
   io.print("{} samples\n", format_count(length));
-  for (const auto& sample : found["samples"]) io.print("{}\n", sample.dump());
+  for (std::size_t i = 0; i < found["samples"].size(); ++i) {
+    io.print("{}\n", found["samples"][i].dump());
+    if (found.contains("documents")) {
+      io.print("  documents of {} tokens\n",
+               fmt::join(found["documents"][i].get<std::vector<std::int64_t>>(), ", "));
+    }
+  }
 }
 
 }  // namespace

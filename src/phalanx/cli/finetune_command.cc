@@ -10,12 +10,12 @@
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/checkpoint_arguments.h"
+#include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
-#include "phalanx/ops/cpu/precision.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/settings/config_views.h"
@@ -184,9 +184,8 @@ void evaluate_checkpoint(CommandIo& io, const TrainConfig& config, const Classif
                          std::int64_t epoch) {
   const auto checkpoint = CheckpointReader::open(directory, Verify::kWeights);
   const auto tokenizer = make_tokenizer(config.tokenizer);
-  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
   Classifier classifier(config, classifier_config(config, tokenizer->vocab_size()), *tokenizer,
-                        checkpoint, {products.products});
+                        checkpoint, chosen_device(config, DeviceUse::kCompute));
   Confusion all(options.classes());
   for (std::size_t i = 0; i < valid.texts.size(); ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -206,7 +205,9 @@ void evaluate_checkpoint(CommandIo& io, const TrainConfig& config, const Classif
 void evaluate_epochs(CommandIo& io, TrainConfig config, const ClassifyOptions& options,
                      const Validation& valid, std::int64_t batches) {
   const RunConfig run = config.run;
+  const std::string device = config.layout.device;
   config = for_inference(config);
+  config.layout.device = device;
   config.layout.threads_per_rank = 0;
   resolve(config, false);
   if (options.epochs == 0) {

@@ -163,6 +163,7 @@ int generate(CommandIo& io, const ModelCommand& command, const Arguments& argume
     throw ConfigError("--stop is empty, and every answer begins with that: give a text");
   }
 
+  if (options.plan) options.model.only_plans();
   const TrainedModel trained = options.model.open(options.plan ? Verify::kNo : Verify::kWeights);
   const std::string& family = trained.config.model.family;
   if (command.family != nullptr) expect_language_model(command, trained);

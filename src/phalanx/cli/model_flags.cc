@@ -1,10 +1,12 @@
 #include "phalanx/cli/model_flags.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/ops/cpu/precision.h"
+#include "phalanx/ops/named_devices.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/saving/run_inputs.h"
@@ -47,6 +49,11 @@ void ModelFlags::add_load_to(FlagSet& flags) {
 }
 
 void ModelFlags::add_others_to(FlagSet& flags) {
+  flags.add({.name = "--device",
+             .help = "Where the model computes; devices with a name are for plans, the emulated "
+                     "CUDA device is for tests of programs",
+             .choices = kDeviceNames},
+            &device_);
   flags.add({.name = "--threads-per-rank",
              .help = "CPU threads (0: all usable cores)",
              .range = from_to(0, 1024)},
@@ -105,9 +112,11 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
   if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;
   if (!merge_file_.empty()) config.tokenizer.merge_file = merge_file_;
   if (!tokenizer_model_.empty()) config.tokenizer.tokenizer_model = tokenizer_model_;
+  config.layout.device = device_;
   // The products that the model was trained with, if this processor has them.
   const std::string& trained = checkpoint.manifest().matmul_precision;
-  const bool follows = matmul_precision_ == "auto" && dtype_.empty() && cpu::has_products(trained);
+  const bool follows = matmul_precision_ == "auto" && device_ == "cpu" && dtype_.empty() &&
+                       cpu::has_products(trained);
   config.model.matmul_precision = follows ? trained : matmul_precision_;
   if (!dtype_.empty()) {
     config.model.bf16 = dtype_ == "bf16";
@@ -119,17 +128,18 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
   config.layout.threads_per_rank = threads_;
   config.run.allow_overcommit = allow_overcommit_;
   resolve(config, false);
+  const DeviceChoice device =
+      chosen_device(config, only_plans_ ? DeviceUse::kPlan : DeviceUse::kCompute);
 
   auto tokenizer = make_tokenizer(config.tokenizer);
   const auto language = family_of(config).language_model(config, tokenizer->vocab_size());
-  const auto products = cpu::choose_products(config.model.matmul_precision, config.model.bf16);
   const GptConfig model = language ? *language : gpt_config(config, tokenizer->vocab_size());
   return {.checkpoint = std::move(checkpoint),
           .config = std::move(config),
           .tokenizer = std::move(tokenizer),
           .model = model,
           .goes_on = language.has_value(),
-          .device = {products.products}};
+          .device = device};
 }
 
 void expect_language_model(const ModelCommand& command, const TrainedModel& trained) {
@@ -148,8 +158,8 @@ std::unique_ptr<CachedModel> plan_model(const TrainedModel& trained, CachedModel
 
 void load_model(const TrainedModel& trained, CachedModel& model, std::string_view remedy) {
   const GenerationMemory& memory = model.memory();
-  check_memory(trained.config.run.allow_overcommit, memory.total() * memory.ranks,
-               available_memory(), remedy);
+  check_memory(trained.config.run.allow_overcommit, memory.total() * memory.ranks, trained.device,
+               remedy);
   model.load(trained.checkpoint);
 }
 

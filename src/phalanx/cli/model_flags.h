@@ -41,8 +41,11 @@ class ModelFlags {
   void add_others_to(FlagSet& flags);
   // For commands that can run the model on many ranks and in another dtype.
   void add_layout_to(FlagSet& flags);
+  // Nothing will be computed: --device may name a device that is not there.
+  void only_plans() { only_plans_ = true; }
   // Opens the checkpoint and verifies the file of weights, unless told not to; the weights are not
-  // read into memory yet. ConfigError for a classifier, which has no output layer.
+  // read into memory yet. ConfigError for a classifier, which has no output layer; errors of
+  // --device as chosen_device() has them.
   TrainedModel open(Verify verify = Verify::kWeights) const;
   // The same for any model.
   TrainedModel open_any(Verify verify = Verify::kWeights) const;
@@ -55,7 +58,8 @@ class ModelFlags {
   std::int64_t threads_ = 0;
   std::string vocab_file_, merge_file_, tokenizer_model_, matmul_precision_ = "auto";
   std::int64_t tensor_parallel_ = 1;
-  std::string dtype_;
+  std::string dtype_, device_ = "cpu";
+  bool only_plans_ = false;
   bool allow_overcommit_ = false;
 };
 

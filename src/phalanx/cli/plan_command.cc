@@ -10,6 +10,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/checkpoint_arguments.h"
+#include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
@@ -147,24 +148,12 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
 
 // The kernels of this machine, or of the target that is named.
 DeviceChoice kernels_of(const PlanCall& call) {
+  if (call.cpu_target.empty()) return chosen_device(call.config, DeviceUse::kPlan);
   const ModelConfig& model = call.config.model;
   const std::string& device = call.config.layout.device;
-  if (device != "cpu" && !call.cpu_target.empty()) {
+  if (device != "cpu") {
     throw ConfigError("--cpu-target {} is of processors: leave it out with --device {}",
                       call.cpu_target, device);
-  }
-  if (const NamedDevice* named = named_device(device)) {
-    DeviceChoice kernels;
-    kernels.named = named;
-    return kernels;
-  }
-  if (const auto place = cuda_place(device, 0)) {
-    DeviceChoice kernels;
-    kernels.cuda = place;
-    return kernels;
-  }
-  if (call.cpu_target.empty()) {
-    return {cpu::choose_products(model.matmul_precision, model.bf16).products};
   }
   const cpu::Target target = cpu::target_named("--cpu-target", call.cpu_target);
   return {cpu::choose_products(model.matmul_precision, model.bf16, target).products,

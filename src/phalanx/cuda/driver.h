@@ -53,6 +53,13 @@ struct Facts {
 
 // Devices that the driver shows; 0 where there is none.
 int device_count();
+// What there is to say where it shows too few.
+struct DriverFacts {
+  int version = 0;    // as Facts::driver_version; 0: there is no driver
+  int needed = 0;     // the oldest that takes this program
+  std::string error;  // what the runtime says when it is asked for devices; empty: it shows some
+};
+DriverFacts driver_facts();
 Facts facts(int device);
 
 // Memory of a device, with any contents. SystemError names the size and what is free.

@@ -32,6 +32,19 @@ SamplePlace BlendedSource::place_of(std::int64_t index) const {
   return sources_[static_cast<std::size_t>(at.dataset)]->place_of(at.sample);
 }
 
+std::optional<double> BlendedSource::mean_of_documents(const DocumentMeasure& measure) const {
+  double sum = 0.0;
+  double samples = 0.0;
+  for (std::size_t d = 0; d < sources_.size(); ++d) {
+    const auto mean = sources_[d]->mean_of_documents(measure);
+    if (!mean) return std::nullopt;
+    const auto count = static_cast<double>(index_.counts()[d]);
+    sum += count * *mean;
+    samples += count;
+  }
+  return sum / samples;
+}
+
 PaddedSource::PaddedSource(std::shared_ptr<const SampleSource> source, std::int64_t batch)
     : source_(std::move(source)), size_(round_up(source_->size(), batch)) {
   PHALANX_CHECK(source_->size() > 0, "padding of no samples");

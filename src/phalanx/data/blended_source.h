@@ -20,6 +20,7 @@ class BlendedSource final : public SampleSource {
   int losses() const override { return sources_.front()->losses(); }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
   SamplePlace place_of(std::int64_t index) const override;
+  std::optional<double> mean_of_documents(const DocumentMeasure& measure) const override;
 
   const BlendIndex& index() const { return index_; }
 
@@ -40,6 +41,9 @@ class PaddedSource final : public SampleSource {
   int losses() const override { return source_->losses(); }
   void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override;
   SamplePlace place_of(std::int64_t index) const override;
+  std::optional<double> mean_of_documents(const DocumentMeasure& measure) const override {
+    return source_->mean_of_documents(measure);
+  }
 
  private:
   std::shared_ptr<const SampleSource> source_;

@@ -5,6 +5,24 @@
 #include "phalanx/base/error.h"
 
 namespace phalanx {
+namespace {
+
+// The columns that a sequence fills.
+struct Columns {
+  Columns(const BatchSchema& schema, Sample& sample)
+      : inputs(sample.column<std::int32_t>(schema.index("tokens"))),
+        labels(sample.column<std::int32_t>(schema.index("labels"))),
+        loss_mask(sample.column<float>(schema.index("loss_mask"))),
+        position_ids(sample.column<std::int32_t>(schema.index("position_ids"))),
+        positions(sample.column<std::int32_t>(schema.index("position"))),
+        documents(sample.column<std::int32_t>(schema.index("document"))) {}
+
+  std::span<std::int32_t> inputs, labels;
+  std::span<float> loss_mask;
+  std::span<std::int32_t> position_ids, positions, documents;
+};
+
+}  // namespace
 
 void check_gpt_options(const GptBatchOptions& options) {
   if (options.eod < 0 &&
@@ -18,37 +36,63 @@ void check_gpt_options(const GptBatchOptions& options) {
 double fill_gpt_sample(std::span<const std::int32_t> tokens, std::int64_t real,
                        const GptBatchOptions& options, const BatchSchema& schema, Sample& sample) {
   PHALANX_CHECK(tokens.size() > 1, "a sample of {} tokens", tokens.size());
-  const auto column = [&](std::string_view name) {
-    return sample.column<std::int32_t>(schema.index(name));
-  };
-  const auto inputs = column("tokens");
-  const auto labels = column("labels");
-  const auto loss_mask = sample.column<float>(schema.index("loss_mask"));
-  const auto position_ids = column("position_ids");
-  const auto positions = column("position");
-  const auto documents = column("document");
-  PHALANX_CHECK(inputs.size() == tokens.size() - 1, "a sample of {} tokens in columns of {}",
-                tokens.size(), inputs.size());
+  const Columns to(schema, sample);
+  PHALANX_CHECK(to.inputs.size() == tokens.size() - 1, "a sample of {} tokens in columns of {}",
+                tokens.size(), to.inputs.size());
   std::int32_t document = 0;
   std::int32_t document_begin = 0;
   double unmasked = 0.0;
-  for (std::size_t row = 0; row < inputs.size(); ++row) {
+  for (std::size_t row = 0; row < to.inputs.size(); ++row) {
     const auto p = static_cast<std::int32_t>(row);
     const std::int32_t token = tokens[row];
     // Padding has id 0, which may well be end-of-document.
     const bool ends_document = p < real && token == options.eod;
     const bool has_label = p + 1 < real;
-    inputs[row] = token;
-    labels[row] = tokens[row + 1];
-    loss_mask[row] = has_label && !(options.eod_mask_loss && ends_document) ? 1.0F : 0.0F;
-    unmasked += static_cast<double>(loss_mask[row]);
-    position_ids[row] = options.reset_position_ids ? p - document_begin : p;
-    positions[row] = p;
-    documents[row] = options.reset_attention_mask ? document : 0;
+    to.inputs[row] = token;
+    to.labels[row] = tokens[row + 1];
+    to.loss_mask[row] = has_label && !(options.eod_mask_loss && ends_document) ? 1.0F : 0.0F;
+    unmasked += static_cast<double>(to.loss_mask[row]);
+    to.position_ids[row] = options.reset_position_ids ? p - document_begin : p;
+    to.positions[row] = p;
+    to.documents[row] = options.reset_attention_mask ? document : 0;
     if (ends_document) {
       ++document;
       document_begin = p + 1;
     }
+  }
+  return unmasked;
+}
+
+double fill_packed_sample(std::span<const std::int32_t> tokens,
+                          std::span<const std::int64_t> lengths, const GptBatchOptions& options,
+                          const BatchSchema& schema, Sample& sample) {
+  const Columns to(schema, sample);
+  PHALANX_CHECK(tokens.size() <= to.inputs.size(), "{} tokens for {} rows", tokens.size(),
+                to.inputs.size());
+  std::size_t row = 0;
+  double unmasked = 0.0;
+  for (std::size_t document = 0; document < lengths.size(); ++document) {
+    const std::int64_t length = lengths[document];
+    for (std::int64_t i = 0; i < length; ++i, ++row) {
+      const bool has_label = i + 1 < length;
+      const bool counts = has_label && !(options.eod_mask_loss && tokens[row] == options.eod);
+      to.inputs[row] = tokens[row];
+      to.labels[row] = has_label ? tokens[row + 1] : 0;
+      to.loss_mask[row] = counts ? 1.0F : 0.0F;
+      to.position_ids[row] = static_cast<std::int32_t>(i);
+      to.positions[row] = static_cast<std::int32_t>(row);
+      to.documents[row] = static_cast<std::int32_t>(document);
+      unmasked += static_cast<double>(to.loss_mask[row]);
+    }
+  }
+  PHALANX_CHECK(row == tokens.size(), "documents of {} tokens, of {}", row, tokens.size());
+  for (; row < to.inputs.size(); ++row) {
+    to.inputs[row] = 0;
+    to.labels[row] = 0;
+    to.loss_mask[row] = 0.0F;
+    to.position_ids[row] = 0;
+    to.positions[row] = static_cast<std::int32_t>(row);
+    to.documents[row] = -1;
   }
   return unmasked;
 }

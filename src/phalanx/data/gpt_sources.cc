@@ -1,19 +1,59 @@
 #include "phalanx/data/gpt_sources.h"
 
+#include <string>
 #include <utility>
 
+#include "phalanx/base/log.h"
+#include "phalanx/base/numeric.h"
 #include "phalanx/data/mock_sequences.h"
+#include "phalanx/data/packed_samples.h"
 
 namespace phalanx {
+namespace {
+
+void tell_packs(std::string_view dataset, const PackingCounts& counts, std::int64_t rows) {
+  log_info("> {}: {} documents in {} samples, whose rows are {:.1f} % filled", dataset,
+           format_count(counts.documents), format_count(counts.packs),
+           100.0 * static_cast<double>(counts.tokens) /
+               (static_cast<double>(counts.packs) * static_cast<double>(rows)));
+  if (counts.cut_documents > 0) {
+    log_warning(
+        "{}: {} documents are longer than --seq-length {} and are cut to it, which leaves out {} "
+        "tokens ({:.2g} %): give a longer one, or --pack-documents wrapped",
+        dataset, format_count(counts.cut_documents), rows, format_count(counts.cut_tokens),
+        100.0 * static_cast<double>(counts.cut_tokens) /
+            static_cast<double>(counts.cut_tokens + counts.tokens));
+  }
+  if (counts.dropped_packs > 0) {
+    log_warning("{}: {} samples of documents of one token train nothing and are left out", dataset,
+                format_count(counts.dropped_packs));
+  }
+}
+
+}  // namespace
 
 GptSources::GptSources(GptSourceOptions options)
     : DataSources(options.poll), options_(std::move(options)) {
   check_gpt_options(options_.batch);
 }
 
-std::shared_ptr<const SampleSource> GptSources::windows_of(
+std::shared_ptr<const SampleSource> GptSources::samples_in(
     std::shared_ptr<const TokenSequences> sequences, IndexRange range,
     std::optional<std::int64_t> samples) const {
+  if (options_.packing != DocumentPacking::kWrapped) {
+    const std::string name(sequences->name());
+    auto packed = std::make_shared<const PackedSamples>(
+        std::move(sequences), range, options_.vocabulary_size,
+        PackIndexOptions{.sequence_length = options_.sequence_length,
+                         .packing = options_.packing,
+                         .samples = samples,
+                         .seed = options_.seed,
+                         .order = options_.order,
+                         .poll = poll()},
+        options_.batch, options_.schema, options_.cache);
+    tell_packs(name, packed->index().counts, options_.sequence_length);
+    return packed;
+  }
   auto dataset = std::make_shared<const GptDataset>(
       std::move(sequences), range, options_.vocabulary_size,
       GptIndexOptions{.sequence_length = options_.sequence_length,
@@ -28,7 +68,7 @@ std::shared_ptr<const SampleSource> GptSources::windows_of(
 std::shared_ptr<const SampleSource> GptSources::samples_of(
     const std::shared_ptr<const IndexedDataset>& file, IndexRange range,
     std::optional<std::int64_t> samples) const {
-  return windows_of(file, range, samples);
+  return samples_in(file, range, samples);
 }
 
 std::shared_ptr<const SampleSource> GptSources::make_mock(const SourceRequest& request) {
@@ -39,7 +79,7 @@ std::shared_ptr<const SampleSource> GptSources::make_mock(const SourceRequest& r
   const IndexRange range = range_of(mock_->name(), mock_->sequences(), request, false);
   if (range.size() == 0) return nullptr;
   return make_named(mock_->name(), range, request.kind,
-                    [&] { return windows_of(mock_, range, request.samples); });
+                    [&] { return samples_in(mock_, range, request.samples); });
 }
 
 std::int64_t GptSources::tokens() const {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "phalanx/data/data_sources.h"
+#include "phalanx/data/document_packing.h"
 #include "phalanx/data/gpt_dataset.h"
 #include "phalanx/data/gpt_samples.h"
 
@@ -21,6 +22,7 @@ struct GptSourceOptions {
   std::int64_t vocabulary_size = 0;
   std::uint32_t seed = 1234;
   DataOrder order = DataOrder::kMegatron;
+  DocumentPacking packing = DocumentPacking::kWrapped;
   std::function<void()> poll = nullptr;  // GptIndexOptions
   const IndexCache* cache = nullptr;     // none: in memory
 };
@@ -42,7 +44,7 @@ class GptSources final : public DataSources {
   std::shared_ptr<const SampleSource> samples_of(
       const std::shared_ptr<const IndexedDataset>& file, IndexRange range,
       std::optional<std::int64_t> samples) const override;
-  std::shared_ptr<const SampleSource> windows_of(std::shared_ptr<const TokenSequences> sequences,
+  std::shared_ptr<const SampleSource> samples_in(std::shared_ptr<const TokenSequences> sequences,
                                                  IndexRange range,
                                                  std::optional<std::int64_t> samples) const;
 

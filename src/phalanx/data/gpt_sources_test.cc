@@ -178,9 +178,9 @@ TEST_F(GptSourcesTest, PaddingCountsForNothing) {
 }
 
 TEST_F(GptSourcesTest, MadeUpData) {
-  GptSources all({.schema = testing::gpt_schema(kLength),
+  GptSources all({.schema = testing::gpt_schema(1024),  // short ones make a large index
                   .batch = {.eod = 49},
-                  .sequence_length = kLength,
+                  .sequence_length = 1024,
                   .vocabulary_size = 50});
   const auto train = all.make_mock({SplitKind::kTrain, 100, Split("969,30,1")});
   EXPECT_GE(train->size(), 100);

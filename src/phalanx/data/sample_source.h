@@ -3,6 +3,8 @@
 // above; a loader takes from the topmost one.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,6 +51,9 @@ struct SamplePlace {
   std::int64_t index = 0;
 };
 
+// A number that grows with a document: its tokens, what a model computes for it.
+using DocumentMeasure = std::function<double(std::int64_t tokens)>;
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -65,6 +70,11 @@ class SampleSource {
   virtual void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const = 0;
   // The source that makes a sample, and its index there.
   virtual SamplePlace place_of(std::int64_t index) const { return {this, index}; }
+  // Where samples are whole documents and padding: the measures of a sample's documents together,
+  // in the mean of all samples. Takes time in proportion to the documents.
+  virtual std::optional<double> mean_of_documents(const DocumentMeasure& /*measure*/) const {
+    return std::nullopt;
+  }
 };
 
 }  // namespace phalanx

@@ -28,6 +28,9 @@ class ShuffledEpochs final : public SampleSource {
   SamplePlace place_of(std::int64_t index) const override {
     return source_->place_of(index_of(index));
   }
+  std::optional<double> mean_of_documents(const DocumentMeasure& measure) const override {
+    return source_->mean_of_documents(measure);
+  }
   // The sample of the source that a sample is.
   std::int64_t index_of(std::int64_t index) const;
 

@@ -15,6 +15,12 @@ const IndexCache* cache_of(const DataConfig& data, const SourceSeed& seed) {
   return data.data_cache_path.empty() ? nullptr : seed.cache;
 }
 
+DocumentPacking packing_of(const DataConfig& data) {
+  if (data.pack_documents == "greedy") return DocumentPacking::kGreedy;
+  if (data.pack_documents == "best-fit") return DocumentPacking::kBestFit;
+  return DocumentPacking::kWrapped;
+}
+
 MaskedOptions masked_options(const DataConfig& data, const SourceSeed& seed,
                              std::shared_ptr<const MaskingVocabulary> vocabulary) {
   if (data.data_order != "megatron") {
@@ -46,6 +52,7 @@ std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSee
       .vocabulary_size = vocabulary_size,
       .seed = seed.seed,
       .order = data.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
+      .packing = packing_of(data),
       .poll = seed.poll,
       .cache = cache_of(data, seed)});
 }

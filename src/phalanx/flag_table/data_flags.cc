@@ -91,6 +91,13 @@ constexpr TrainFlag kDataRows[] = {
     of_families("gpt", works<&DataConfig::reset_attention_mask>(kData, "--reset-attention-mask",
                                                                 "Attention stays within a document",
                                                                 {.resume = kFixed})),
+    of_families(
+        "gpt", works<&DataConfig::pack_documents>(
+                   kData, "--pack-documents",
+                   "wrapped: the text is cut every --seq-length tokens. greedy, best-fit: a sample "
+                   "is whole documents, in file order or where they fit best; each is seen alone, "
+                   "its positions begin at 0",
+                   {.choices = "wrapped greedy best-fit", .resume = kFixed})),
     works<&DataConfig::num_workers>(kData, "--num-workers",
                                     "Threads of every rank that reads data, which read a global "
                                     "batch ahead; 0: none, and the step reads",

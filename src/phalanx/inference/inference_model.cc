@@ -1,6 +1,5 @@
 #include "phalanx/inference/inference_model.h"
 
-#include "phalanx/base/machine.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/ops/elementwise.h"
@@ -17,7 +16,8 @@ std::int64_t InferenceArenas::bytes() const {
 }
 
 InferenceResources InferenceResources::planning(int threads, const DeviceChoice& device) {
-  return {device.make_planning_backend(threads),
+  return {nullptr,
+          device.make_planning_backend(threads),
           {Arena::planning("parameters"), Arena::planning("constants"),
            Arena::planning("key/value cache"), Arena::planning("transient"),
            Arena::planning("workspace")}};
@@ -25,15 +25,21 @@ InferenceResources InferenceResources::planning(int threads, const DeviceChoice&
 
 InferenceResources InferenceResources::allocate(int threads, const DeviceChoice& device,
                                                 const InferenceArenas& planned) {
-  const auto like = [](const Arena& arena) { return Arena(arena.name(), arena.high_water()); };
-  return {device.make_backend(threads),
+  std::unique_ptr<ArenaMemory> own = device.make_memory();
+  ArenaMemory& memory = own ? *own : host_memory();
+  const auto like = [&](const Arena& arena) {
+    return Arena(arena.name(), arena.high_water(), memory);
+  };
+  return {std::move(own),
+          device.make_backend(threads),
           {like(planned.parameters), like(planned.constants), like(planned.cache),
            like(planned.transient), like(planned.workspace)}};
 }
 
 InferenceModel::InferenceModel(const Model& model, InferenceResources resources,
                                Communicator* group)
-    : backend_(std::move(resources.backend)),
+    : memory_(std::move(resources.memory)),
+      backend_(std::move(resources.backend)),
       arenas_(std::move(resources.arenas)),
       context_{
           .backend = *backend_, .workspace = arenas_.workspace, .queue = {}, .recorder = nullptr},
@@ -145,7 +151,7 @@ std::unique_ptr<InferenceModel> load_rehearsed(
   InferenceModel rehearsal(model, InferenceResources::planning(threads, device));
   rehearse(rehearsal);
   const InferenceArenas& planned = rehearsal.arenas();
-  check_memory(config.run.allow_overcommit, planned.bytes(), available_memory(), remedy);
+  check_memory(config.run.allow_overcommit, planned.bytes(), device, remedy);
   expect_threads(threads - 1);
   auto loaded = std::make_unique<InferenceModel>(
       model, InferenceResources::allocate(threads, device, planned));

@@ -1,7 +1,7 @@
 #pragma once
 // A trained model that computes only forward passes, on one rank or on the ranks of a
 // tensor-parallel group. As for training, the model is built twice: first on the planning backend,
-// where a rehearsal of its passes shows how large its arenas must be, then on the processor, in
+// where a rehearsal of its passes shows how large its arenas must be, then where it computes, in
 // arenas of these sizes.
 
 #include <functional>
@@ -31,6 +31,7 @@ struct InferenceArenas {
 
 // The backend and the memory of a model.
 struct InferenceResources {
+  std::unique_ptr<ArenaMemory> memory;  // of the arenas; null: the host's
   std::unique_ptr<Backend> backend;
   InferenceArenas arenas;
 
@@ -92,6 +93,7 @@ class InferenceModel {
   std::vector<Tensor> place(const nn::BatchShapes& shapes);
   Tensors placed(const nn::BatchShapes& shapes);
 
+  std::unique_ptr<ArenaMemory> memory_;
   std::unique_ptr<Backend> backend_;
   InferenceArenas arenas_;
   Context context_;

@@ -20,8 +20,8 @@ std::int64_t inputs_of(std::int64_t tokens, const ScoreOptions& options) {
 GptBatchOptions batch_options(const DataConfig& data, std::int32_t end_of_document) {
   return {.eod = end_of_document,
           .eod_mask_loss = false,
-          .reset_position_ids = data.reset_position_ids,
-          .reset_attention_mask = data.reset_attention_mask};
+          .reset_position_ids = data.reset_position_ids || packs_documents(data),
+          .reset_attention_mask = separates_documents(data)};
 }
 
 // The loss of each input, and the last row's logits. `tokens` are the inputs and the last one's

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "phalanx/data/gpt_dataset.h"
+#include "phalanx/data/indexed_dataset_writer.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/saving/run_checkpoint.h"
 #include "phalanx/start/run_data.h"
@@ -133,6 +135,43 @@ TEST_F(ScoringTest, DocumentsAreWhatTrainingMakesOfThem) {
   config_.data.reset_position_ids = config_.data.reset_attention_mask = false;
   model_.transformer.mask_documents = false;
   EXPECT_NE(score(sample(number)).loss, loss);
+}
+
+// A sample of whole documents has the losses that they have alone.
+TEST_F(ScoringTest, PackedDocumentsDoNotSeeEachOther) {
+  IndexedDatasetWriter writer(path("short"), TokenType::kI32);
+  for (std::int32_t i = 0; i < 100; ++i) {
+    std::vector<std::int32_t> text(static_cast<std::size_t>(1 + i % 11));
+    for (std::size_t k = 0; k < text.size(); ++k) {
+      text[k] = (i * 7 + static_cast<std::int32_t>(k) * 5) % 48;
+    }
+    writer.add_sequence(text);
+    writer.end_document();
+  }
+  writer.commit();
+  trained([&](TrainConfig& c) {
+    c.data.data_path = {path("short")};
+    c.data.split = "60,30,10";
+    c.data.pack_documents = "best-fit";
+  });
+  const RunData data(config_, *tokenizer_, counts());
+  const SampleSource& source = *data.sets(SplitKind::kValid).front().source;
+  const std::int64_t number = 1;
+  Sample sample(source.schema());
+  double count = 0.0;
+  source.fetch(number, sample, {&count, 1});
+  const auto tokens = sample.column<std::int32_t>(source.schema().index("tokens"));
+  const auto documents = sample.column<std::int32_t>(source.schema().index("document"));
+  std::map<std::int32_t, std::vector<std::int32_t>> texts;
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    if (documents[row] >= 0) texts[documents[row]].push_back(tokens[row]);
+  }
+  ASSERT_GT(texts.size(), 1U);
+  double sum = 0.0;
+  for (const auto& [document, text] : texts) {
+    if (text.size() > 1) sum += score(text).loss * static_cast<double>(text.size() - 1);
+  }
+  EXPECT_NEAR(evaluated(number), sum / count, 1e-5);
 }
 
 TEST_F(ScoringTest, LogitsAreOfTheTokenThatFollows) {

@@ -103,8 +103,8 @@ Chunk GptModel::build_chunk(const StageRange& range, nn::ParamTable& table) cons
                          table);
 }
 
-double GptModel::flops_per_sample() const {
-  return static_cast<double>(sequence_) * gpt_flops_per_token(config_, sequence_);
+double GptModel::flops_of_document(std::int64_t tokens) const {
+  return static_cast<double>(tokens) * gpt_flops_per_token(config_, tokens);
 }
 
 }  // namespace phalanx

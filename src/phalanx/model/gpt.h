@@ -68,7 +68,8 @@ class GptModel final : public Model {
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;
   std::int64_t tokens_per_sample() const override { return sequence_; }
-  double flops_per_sample() const override;
+  double flops_per_sample() const override { return flops_of_document(sequence_); }
+  double flops_of_document(std::int64_t tokens) const override;
 
  private:
   GptConfig config_;

@@ -54,6 +54,11 @@ class Model {
   // Floating-point operations of the model for one sample, forward and backward (the convention of
   // performance tables: 6 per matrix weight and token, full attention).
   virtual double flops_per_sample() const = 0;
+  // Of these, for a document of `tokens` tokens that sees itself alone.
+  virtual double flops_of_document(std::int64_t tokens) const {
+    return flops_per_sample() * static_cast<double>(tokens) /
+           static_cast<double>(tokens_per_sample());
+  }
 
   // Without vocabulary padding; shared ones count once.
   std::int64_t parameters() const;

@@ -20,10 +20,11 @@ struct CudaInterface;
 using CudaInterfaceOf = const CudaInterface* (*)(int version);
 inline constexpr const char* kCudaInterfaceOf = "phalanx_cuda_interface";
 // Another one for every change of the table, or of what its functions take or return.
-inline constexpr int kCudaInterfaceVersion = 2;
+inline constexpr int kCudaInterfaceVersion = 4;
 
 struct CudaInterface {
   int (*device_count)();  // 0 where there is no device, or no driver
+  cuda::DriverFacts (*driver_facts)();
   cuda::Facts (*facts)(int device);
   // For arenas; they must outlive them.
   std::unique_ptr<ArenaMemory> (*device_memory)(int device);

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/progress.h"
 #include "phalanx/base/test_support.h"
+#include "phalanx/ops/device_choice.h"
 
 namespace phalanx {
 namespace {
@@ -47,6 +48,15 @@ TEST(CudaLibrary, ErrorsHaveTheirClasses) {
   const Tensor strided = tensors.allocate(DType::kU8, {4, 4}).slice(1, 0, 2);
   EXPECT_THAT(error_of<InternalError>([&] { backend->read_later({}, strided); }),
               testing::HasSubstr("a strided tensor"));
+}
+
+// Other reasons are seen by programs (tests/device_commands_test.cc).
+TEST(CudaLibrary, ARankWithoutADeviceIsTold) {
+  expect_device({.machine = CudaMachine::kEmulated, .device = 0});
+  EXPECT_EQ(error_of<UnavailableError>(
+                [] { expect_device({.machine = CudaMachine::kEmulated, .device = 1}); }),
+            "--device cuda: LOCAL_RANK 1 computes on device 1, and the driver shows 1: start as "
+            "many ranks on a host as it has devices");
 }
 
 TEST(CudaLibrary, PlansWithoutRunning) {

@@ -2,6 +2,7 @@
 // The device and the kernels that a run computes with, as a value: rooms that only pass it on need
 // not know which devices there are.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -19,6 +20,8 @@ struct CudaPlace {
 };
 // Of --device: cpu (nothing), cuda or cuda-emulated.
 std::optional<CudaPlace> cuda_place(std::string_view name, int device);
+// UnavailableError without such a device.
+void expect_device(const CudaPlace& place);
 
 struct DeviceChoice {
   cpu::ProductPrecision products = cpu::ProductPrecision::kFp32;
@@ -34,6 +37,8 @@ struct DeviceChoice {
   std::unique_ptr<Backend> make_planning_backend(std::int64_t threads) const;
   // Of its arenas, if that is not the host's memory; it must outlive them.
   std::unique_ptr<ArenaMemory> make_memory() const;
+  // What is free of that memory; nothing for the host's.
+  std::optional<std::int64_t> free_bytes() const;
 };
 
 }  // namespace phalanx

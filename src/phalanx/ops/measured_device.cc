@@ -70,8 +70,7 @@ std::string MeasuredDevice::unchecked_text() const {
   if (is_checked(device)) return {};
   return fmt::format(
       "--device cuda: nobody has checked this device for this user ({}): `phalanx selftest "
-      "--device "
-      "cuda` takes some minutes and says whether it computes what it should",
+      "--device cuda` takes some minutes and says whether it computes what it should",
       device.text());
 }
 
@@ -81,13 +80,8 @@ MeasuredDevice measure_device(std::string_view requested, bool stores_bf16, int 
 }
 
 MeasuredDevice measure_device(const CudaPlace& place, DType storage) {
+  expect_device(place);
   const CudaInterface& cuda = cuda_interface(place.machine);
-  if (cuda.device_count() <= place.device) {
-    throw UnavailableError(
-        "--device cuda: there is no CUDA device {}: the driver shows {} (without a driver none; "
-        "CUDA_VISIBLE_DEVICES hides others)",
-        place.device, cuda.device_count());
-  }
   const cuda::Facts facts = cuda.facts(place.device);
   return {.products = {},
           .peak = {},

@@ -113,10 +113,20 @@ void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, st
 }
 
 void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
-                  std::string_view remedy) {
+                  std::string_view remedy, std::string_view whose) {
   if (arena_bytes <= available.bytes) return;
-  report(allow_overcommit, fmt::format("the model does not fit into this machine's memory: {}. {}",
+  report(allow_overcommit, fmt::format("the model does not fit into {} memory: {}. {}", whose,
                                        both(arena_bytes, available), remedy));
+}
+
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const DeviceChoice& device,
+                  std::string_view remedy) {
+  if (const auto free = device.free_bytes()) {
+    check_memory(allow_overcommit, arena_bytes, {.bytes = *free, .limit = "free"}, remedy,
+                 "the device's");
+  } else {
+    check_memory(allow_overcommit, arena_bytes, available_memory(), remedy);
+  }
 }
 
 std::int64_t device_bytes(const MemoryPlan& plan) { return rows_on_device(plan).bytes.total(); }

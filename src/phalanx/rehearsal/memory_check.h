@@ -20,8 +20,11 @@ void check_memory(const TrainConfig& config, std::span<const RankPlan> plans, st
 void check_device_memory(const TrainConfig& config, const MemoryPlan& plan, std::int64_t free);
 // What a plan has in the memory of the rank's device, if that is not the host.
 std::int64_t device_bytes(const MemoryPlan& plan);
-// The same for inference, whose arenas have these bytes. `remedy`: "Give ..., or ...".
-void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
+// The same for inference, whose arenas have these bytes, on the machine or a device. `remedy`:
+// "Give ..., or ...".
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const DeviceChoice& device,
                   std::string_view remedy);
+void check_memory(bool allow_overcommit, std::int64_t arena_bytes, const AvailableMemory& available,
+                  std::string_view remedy, std::string_view whose = "this machine's");
 
 }  // namespace phalanx

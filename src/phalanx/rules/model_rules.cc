@@ -123,7 +123,7 @@ void check_rotary(const TrainConfig& c) {
     throw ConfigError("--yarn-beta-slow {} must be below --yarn-beta-fast {}", m.yarn_beta_slow,
                       m.yarn_beta_fast);
   }
-  if (c.data.reset_position_ids && !c.data.reset_attention_mask) {
+  if (c.data.reset_position_ids && !separates_documents(c.data)) {
     log_info(
         "--reset-position-ids without --reset-attention-mask: rotary positions begin anew in every "
         "document, and what a row sees of earlier documents has positions that overlap its own; "

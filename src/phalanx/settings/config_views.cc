@@ -211,6 +211,12 @@ std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
                            c.layout.tensor_model_parallel_size);
 }
 
+bool packs_documents(const DataConfig& data) { return data.pack_documents != "wrapped"; }
+
+bool separates_documents(const DataConfig& data) {
+  return data.reset_attention_mask || packs_documents(data);
+}
+
 GptConfig gpt_config(const TrainConfig& c, std::int64_t tokenizer_size) {
   const std::int64_t vocabulary = model_vocabulary(c, tokenizer_size);
   GptConfig config{.transformer = transformer_config(c),
@@ -220,7 +226,7 @@ GptConfig gpt_config(const TrainConfig& c, std::int64_t tokenizer_size) {
                    .position_table = c.model.position_embedding_type == "learned_absolute",
                    .tied_embedding = !c.model.untie_embeddings_and_output_weights,
                    .recompute = recompute_plan(c)};
-  config.transformer.mask_documents = c.data.reset_attention_mask;
+  config.transformer.mask_documents = separates_documents(c.data);
   return config;
 }
 

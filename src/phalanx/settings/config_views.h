@@ -60,6 +60,11 @@ RecomputePlan recompute_plan(const TrainConfig& config);
 // The size of the model's vocabulary: --model-vocab-size, or the tokenizer's size. ConfigError if
 // the flag is less than the tokenizer's size.
 std::int64_t model_vocabulary(const TrainConfig& config, std::int64_t tokenizer_size);
+// Whether a sample is whole documents.
+bool packs_documents(const DataConfig& data);
+// Whether rows see their own document alone.
+bool separates_documents(const DataConfig& data);
+
 // `vocabulary` is the size of the model's vocabulary.
 std::int64_t padded_vocabulary(const TrainConfig& config, std::int64_t vocabulary);
 // This is the model of the first rank of a tensor-parallel group; every Rank changes it to its own

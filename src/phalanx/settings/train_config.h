@@ -187,7 +187,8 @@ struct DataConfig {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  std::int64_t num_workers = 2;  // threads of a rank that read ahead; 0: none
+  std::string pack_documents = "wrapped";  // wrapped, greedy, best-fit
+  std::int64_t num_workers = 2;            // threads of a rank that read ahead; 0: none
 };
 
 // How weights are updated.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -36,14 +37,9 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
       lock_(setup.lock),
       sinks_(sinks),
       peak_bytes_(setup.peak_bytes),
-      tokens_per_sample_(setup.model->tokens_per_sample()),
       losses_(setup.model->losses()),
       scores_(family_of(setup.config).evaluation_scores(setup.config)),
-      model_flops_per_token_(setup.model->flops_per_sample() /
-                             static_cast<double>(tokens_per_sample_)),
-      hardware_flops_per_token_(
-          setup.flops_per_step /
-          static_cast<double>(setup.length.batches().last() * tokens_per_sample_)),
+      sample_(sinks == nullptr ? Sample{} : mean_sample(setup)),
       disk_(setup.disk) {
   if (sinks_ == nullptr) return;
   expect_own_directory();
@@ -67,18 +63,35 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
        .facts = config_.run.save.empty() ? std::string() : run_facts(setup, begin.loading)});
 }
 
+RunLog::Sample RunLog::mean_sample(const RunSetup& setup) {
+  const Model& model = *setup.model;
+  Sample sample{
+      .tokens = static_cast<double>(model.tokens_per_sample()),
+      .model_flops = model.flops_per_sample(),
+      .hardware_flops = setup.flops_per_step / static_cast<double>(setup.length.batches().last())};
+  if (!setup.data || !setup.data->has(SplitKind::kTrain)) return sample;
+  const SampleSource& source = *setup.data->sets(SplitKind::kTrain).front().source;
+  const auto tokens =
+      source.mean_of_documents([](std::int64_t n) { return static_cast<double>(n); });
+  if (!tokens) return sample;
+  sample.tokens = *tokens;
+  sample.model_flops =
+      *source.mean_of_documents([&](std::int64_t n) { return model.flops_of_document(n); });
+  return sample;
+}
+
 void RunLog::iteration(const RunState& state, const StepResult& step, std::int64_t global_batch,
                        const LearningRates& next, double seconds, IterationTimes times) {
   if (sinks_ == nullptr) return;
   expect_own_directory();
-  const std::int64_t tokens = global_batch * tokens_per_sample_;
+  const auto samples = static_cast<double>(global_batch);
   IterationReport report;
   report.iteration = state.iteration;
   report.consumed_samples = state.consumed_train_samples;
   report.global_batch_size = global_batch;
-  report.tokens = tokens;
-  report.model_flops = model_flops_per_token_ * static_cast<double>(tokens);
-  report.hardware_flops = hardware_flops_per_token_ * static_cast<double>(tokens);
+  report.tokens = std::llround(samples * sample_.tokens);
+  report.model_flops = samples * sample_.model_flops;
+  report.hardware_flops = samples * sample_.hardware_flops;
   std::vector<double> means;
   for (const LossResult& loss : step.losses) means.push_back(loss.mean);
   report.losses = named(means);

@@ -44,11 +44,15 @@ class RunLog {
   const std::optional<DirectoryLock>& lock_;
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
-  std::int64_t tokens_per_sample_;
   std::vector<LossSpec> losses_;
   std::shared_ptr<const EvaluationScores> scores_;
-  double model_flops_per_token_;
-  double hardware_flops_per_token_;
+  struct Sample {
+    double tokens = 0;          // without padding, where documents are packed
+    double model_flops = 0;     // of these tokens
+    double hardware_flops = 0;  // of all rows
+  };
+  static Sample mean_sample(const RunSetup& setup);
+  Sample sample_;
   std::optional<DiskStep> disk_;  // as planned
   // Measured, by iteration:
   static constexpr std::size_t kBins = 256;

@@ -29,9 +29,9 @@ void check(cudaError_t status, const char* what) {
   switch (status) {
     case cudaErrorInsufficientDriver:
       throw UnavailableError(
-          "CUDA: no driver, or one older than CUDA {}.{}: install NVIDIA's driver, or train with "
+          "CUDA: no driver, or one older than CUDA {}.0: install NVIDIA's driver, or give "
           "--device cpu",
-          CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+          CUDART_VERSION / 1000);
     case cudaErrorNoDevice:
     case cudaErrorInvalidDevice:
       throw UnavailableError("CUDA: {} failed: {}", what, text);
@@ -83,6 +83,20 @@ int device_count() {
   if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) return 0;
   check(status, "cudaGetDeviceCount");
   return count;
+}
+
+DriverFacts driver_facts() {
+  DriverFacts facts;
+  // Minor versions of one toolkit run on the drivers of all others.
+  facts.needed = CUDART_VERSION / 1000 * 1000;
+  check(cudaDriverGetVersion(&facts.version), "cudaDriverGetVersion");
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    facts.error = cudaGetErrorString(status);
+    cudaGetLastError();
+  }
+  return facts;
 }
 
 Facts facts(int device) {

@@ -22,6 +22,14 @@ int device_count() {
   return driver.devices;
 }
 
+DriverFacts driver_facts() {
+  Driver& driver = Driver::get();
+  const Lock lock(driver.mutex);
+  return {.version = driver.version,
+          .needed = kNeededDriver,
+          .error = driver.devices > 0 ? "" : "no CUDA-capable device is detected"};
+}
+
 Facts facts(int device) {
   Driver& driver = Driver::get();
   const Lock lock(driver.mutex);
@@ -34,8 +42,8 @@ Facts facts(int device) {
   facts.free_bytes = kDeviceBytes - state.used;
   facts.shared_bytes_per_block = 99 << 10;
   facts.second_level_cache_bytes = 4 << 20;
-  facts.driver_version = 13000;
-  facts.runtime_version = 13000;
+  facts.driver_version = driver.version;
+  facts.runtime_version = kNeededDriver;
   return facts;
 }
 

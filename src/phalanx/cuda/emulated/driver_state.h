@@ -21,6 +21,7 @@
 #include "phalanx/cuda/driver.h"
 #include "phalanx/cuda/emulated/driver_control.h"
 #include "phalanx/cuda/emulated/enqueue.h"
+#include "phalanx/cuda/emulated/environment.h"
 #include "phalanx/cuda/emulated/machine.h"
 #include "phalanx/cuda/emulated/sanitizer.h"
 
@@ -107,7 +108,9 @@ class Driver {
   std::recursive_mutex mutex;
   QueueOrder order = QueueOrder::kFirst;
   std::uint64_t draws = 1;
-  int devices = 1;
+  const int version = driver_version();
+  // That a program sees; as a driver, this one reads the environment once.
+  int devices = version < kNeededDriver ? 0 : visible_devices(devices_there());
   int countdown = -1;
   std::int64_t ran = 0;
   std::map<int, DeviceState> device_states;
@@ -119,7 +122,7 @@ class Driver {
 
   DeviceState& device(int number) {
     if (number < 0 || number >= devices) {
-      throw UnavailableError("there is no CUDA device {}: the emulated driver has {}", number,
+      throw UnavailableError("there is no CUDA device {}: the emulated driver shows {}", number,
                              devices);
     }
     DeviceState& state = device_states[number];

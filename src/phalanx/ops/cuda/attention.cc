@@ -1,10 +1,10 @@
 #include "phalanx/ops/cuda/attention.h"
 
 #include "phalanx/ops/cuda/attention-inl.h"
-#include "phalanx/ops/cuda/attention_backward-inl.h"
-#include "phalanx/ops/cuda/attention_mma_backward-inl.h"
+#include "phalanx/ops/cuda/attention_unfused_mma-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
+#include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
@@ -75,6 +75,66 @@ bool with_tensor_cores(const AttentionOperands<T>& in, const Use& use) {
   return true;
 }
 
+// delta of unfused attention, which its backward needs first.
+template <typename T>
+void unfused_delta(const CudaContext& context, const AttentionOperands<T>& in,
+                   const AttentionGradients<T>& of, float* delta) {
+  const std::int64_t query_tiles = ceil_div(in.queries, kSide);
+  const bool done = with_tensor_cores<T>(in, [&](auto width) {
+    if constexpr (!std::is_same_v<T, float>) {
+      launch<UnfusedAttentionMmaDeltaKernel<T, decltype(width)::value>>(
+          context.queue, {query_tiles, in.heads, in.batch}, {in, of, delta});
+    }
+  });
+  if (done) return;
+  launch<UnfusedAttentionDeltaKernel<T>>(context.queue, {query_tiles, in.heads, in.batch},
+                                         {in, of, delta});
+}
+
+template <typename T, bool kUnfused>
+void launch_gradients(const CudaContext& context, const AttentionCall& call,
+                      const AttentionOperands<T>& in, const AttentionGradients<T>& of,
+                      const AttentionBackwardCall& backward) {
+  const typename AttentionKeyGradientKernel<T, kUnfused>::Params keys{in,
+                                                                      of,
+                                                                      as<T>(backward.dkey.data),
+                                                                      as<T>(backward.dvalue.data),
+                                                                      heads_of(backward.dkey),
+                                                                      heads_of(backward.dvalue)};
+  const typename AttentionQueryGradientKernel<T, kUnfused>::Params queries{
+      in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)};
+  const std::int64_t key_tiles = ceil_div(call.keys, kSide);
+  const std::int64_t query_tiles = ceil_div(call.queries, kSide);
+  const bool done = with_tensor_cores<T>(in, [&](auto width) {
+    if constexpr (!std::is_same_v<T, float>) {
+      constexpr int kWidth = decltype(width)::value;
+      launch<AttentionMmaKeyGradientKernel<T, kWidth, kUnfused>>(
+          context.queue, {key_tiles, call.groups, call.batch}, keys);
+      launch<AttentionMmaQueryGradientKernel<T, kWidth, kUnfused>>(
+          context.queue, {query_tiles, call.heads, call.batch}, queries);
+    }
+  });
+  if (!done) {
+    launch<AttentionKeyGradientKernel<T, kUnfused>>(
+        context.queue, {key_tiles, call.groups * in.chunks, call.batch}, keys);
+    launch<AttentionQueryGradientKernel<T, kUnfused>>(
+        context.queue, {query_tiles, call.heads * in.chunks, call.batch}, queries);
+  }
+  if (backward.dbias == nullptr) return;
+  launch<AttentionBiasGradientKernel<T, kUnfused>>(
+      context.queue, {key_tiles, query_tiles, call.heads},
+      {in, of, backward.dbias, backward.dbias_head_stride, backward.dbias_row_stride});
+}
+
+template <typename T>
+AttentionProbabilities<T> probabilities_of(const ProbabilityOperand& operand) {
+  const bool even = (reinterpret_cast<std::uintptr_t>(operand.data.at) / sizeof(T) % 2 == 0) &&
+                    operand.sample_stride % 2 == 0 && operand.head_stride % 2 == 0 &&
+                    operand.row_stride % 2 == 0;
+  return {as<T>(operand.data), operand.sample_stride, operand.head_stride, operand.row_stride,
+          even};
+}
+
 }  // namespace
 
 void attention_forward(const CudaContext& context, const AttentionCall& call,
@@ -118,37 +178,51 @@ void attention_backward(const CudaContext& context, const AttentionCall& call,
     using T = typename decltype(tag)::Type;
     AttentionOperands<T> in = operands_of<T>(call);
     in.packed = in.packed && packs(backward.dout);
-    const AttentionGradients<T> of{as<const T>(backward.dout.data), heads_of(backward.dout),
-                                   backward.lse, backward.delta};
-    const typename AttentionKeyGradientKernel<T>::Params keys{in,
-                                                              of,
-                                                              as<T>(backward.dkey.data),
-                                                              as<T>(backward.dvalue.data),
-                                                              heads_of(backward.dkey),
-                                                              heads_of(backward.dvalue)};
-    const typename AttentionQueryGradientKernel<T>::Params queries{
-        in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)};
-    const std::int64_t key_tiles = ceil_div(call.keys, kSide);
+    launch_gradients<T, false>(context, call, in,
+                               {as<const T>(backward.dout.data),
+                                heads_of(backward.dout),
+                                backward.lse,
+                                backward.delta,
+                                {}},
+                               backward);
+  });
+}
+
+void unfused_attention_forward(const CudaContext& context, const AttentionCall& call,
+                               const AttentionOperand& out,
+                               const ProbabilityOperand& probabilities) {
+  with_storage("unfused_attention_forward", call.query.data.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const AttentionOperands<T> in = operands_of<T>(call);
+    const typename UnfusedAttentionForwardKernel<T>::Params params{
+        in, as<T>(out.data), heads_of(out), probabilities_of<T>(probabilities)};
     const std::int64_t query_tiles = ceil_div(call.queries, kSide);
     const bool done = with_tensor_cores<T>(in, [&](auto width) {
       if constexpr (!std::is_same_v<T, float>) {
-        constexpr int kWidth = decltype(width)::value;
-        launch<AttentionMmaKeyGradientKernel<T, kWidth>>(
-            context.queue, {key_tiles, call.groups, call.batch}, keys);
-        launch<AttentionMmaQueryGradientKernel<T, kWidth>>(
-            context.queue, {query_tiles, call.heads, call.batch}, queries);
+        launch<UnfusedAttentionMmaForwardKernel<T, decltype(width)::value>>(
+            context.queue, {query_tiles, call.heads, call.batch}, params);
       }
     });
-    if (!done) {
-      launch<AttentionKeyGradientKernel<T>>(context.queue,
-                                            {key_tiles, call.groups * in.chunks, call.batch}, keys);
-      launch<AttentionQueryGradientKernel<T>>(
-          context.queue, {query_tiles, call.heads * in.chunks, call.batch}, queries);
-    }
-    if (backward.dbias == nullptr) return;
-    launch<AttentionBiasGradientKernel<T>>(
-        context.queue, {ceil_div(call.keys, kSide), ceil_div(call.queries, kSide), call.heads},
-        {in, of, backward.dbias, backward.dbias_head_stride, backward.dbias_row_stride});
+    if (done) return;
+    launch<UnfusedAttentionForwardKernel<T>>(
+        context.queue, {query_tiles, call.heads * in.chunks, call.batch}, params);
+  });
+}
+
+void unfused_attention_backward(const CudaContext& context, const AttentionCall& call,
+                                const AttentionBackwardCall& backward,
+                                const ProbabilityOperand& probabilities) {
+  auto* delta = reinterpret_cast<float*>(
+      take_scratch(context, "unfused_attention_backward",
+                   unfused_attention_backward_scratch_bytes(call.batch, call.heads, call.queries)));
+  with_storage("unfused_attention_backward", call.query.data.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    AttentionOperands<T> in = operands_of<T>(call);
+    in.packed = in.packed && packs(backward.dout);
+    const AttentionGradients<T> of{as<const T>(backward.dout.data), heads_of(backward.dout),
+                                   nullptr, delta, probabilities_of<const T>(probabilities)};
+    unfused_delta(context, in, of, delta);
+    launch_gradients<T, true>(context, call, in, of, backward);
   });
 }
 

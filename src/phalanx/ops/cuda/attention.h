@@ -1,5 +1,5 @@
 #pragma once
-// ops/attention.h on a device: the fused ops.
+// ops/attention.h on a device.
 
 #include "phalanx/base/philox.h"
 #include "phalanx/ops/cuda/context.h"
@@ -72,7 +72,7 @@ void attention_delta(const CudaContext& context, const AttentionDeltaCall& call)
 
 struct AttentionBackwardCall {
   AttentionOperand dout;
-  const float* lse = nullptr;    // [samples, heads, queries]
+  const float* lse = nullptr;    // [samples, heads, queries]; of fused attention alone
   const float* delta = nullptr;  // the same
   AttentionOperand dquery;
   AttentionOperand dkey;
@@ -83,5 +83,21 @@ struct AttentionBackwardCall {
 };
 void attention_backward(const CudaContext& context, const AttentionCall& call,
                         const AttentionBackwardCall& backward);
+
+// [samples, heads, queries, keys] of the queries' type, elements from one to the next; keys are
+// neighbours.
+struct ProbabilityOperand {
+  TypedAddress data;
+  std::int64_t sample_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+void unfused_attention_forward(const CudaContext& context, const AttentionCall& call,
+                               const AttentionOperand& out,
+                               const ProbabilityOperand& probabilities);
+// Scratch: unfused_attention_backward_scratch_bytes.
+void unfused_attention_backward(const CudaContext& context, const AttentionCall& call,
+                                const AttentionBackwardCall& backward,
+                                const ProbabilityOperand& probabilities);
 
 }  // namespace phalanx::cuda

@@ -1,5 +1,6 @@
 #pragma once
-// Attention backward in the tiles of forward: scores are computed again.
+// Attention backward in the tiles of forward. Probabilities come from scores, which are computed
+// again, and the log-sum-exp; in unfused attention they are read.
 
 #include "phalanx/ops/cuda/attention_tile-inl.h"
 
@@ -10,55 +11,98 @@ template <typename T>
 struct AttentionGradients {
   const T* dout;
   AttentionHeads dout_heads;
-  const float* lse;    // [samples, heads, queries]
-  const float* delta;  // the same
+  const float* lse;    // [samples, heads, queries]; null in unfused attention
+  const float* delta;  // the same shape
+  AttentionProbabilities<const T> probabilities;  // of unfused attention
 };
 
-// probabilities (after dropout) and dscores of a tile.
+// Probabilities of a tile, before dropout; 0 where a query does not see a key.
+template <bool kUnfused, typename T>
+PHALANX_DEVICE void attention_probabilities(Thread& t, const AttentionOperands<T>& in,
+                                            const AttentionGradients<T>& of,
+                                            const AttentionPairs& pairs, std::int64_t b,
+                                            std::int64_t h, float* left, float* right,
+                                            float (&probabilities)[4][4]) {
+  using Tile = AttentionTile;
+  const std::int64_t i = pairs.query_begin;
+  const std::int64_t j = pairs.key_begin;
+  if constexpr (kUnfused) {
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      const T* row = of.probabilities.at(b, h, i + Tile::row(t) + a) + j + Tile::column(t);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) probabilities[a][c] = pairs.sees(a, c) ? to_float(row[c]) : 0.0F;
+    }
+  } else {
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) probabilities[a][c] = 0.0F;
+    }
+    Tile::multiply_rows(t, in.query + i * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+                        in.query_heads.row, pairs.queries,
+                        in.key + j * in.key_heads.row + in.key_heads.at(b, h / in.of_group, 1),
+                        in.key_heads.row, pairs.keys, in.width, in.packed, left, right,
+                        probabilities);
+    pairs.scale(t, in, h, probabilities);
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      const std::int64_t r = Tile::row(t) + a;
+      const float lse = of.lse[(b * in.heads + h) * in.queries + i + (r < pairs.queries ? r : 0)];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        probabilities[a][c] = pairs.sees(a, c) ? attention_exp(probabilities[a][c] - lse) : 0.0F;
+      }
+    }
+  }
+}
+
+// dout times the values, after dropout.
 template <typename T>
+PHALANX_DEVICE void attention_dprobabilities(Thread& t, const AttentionOperands<T>& in,
+                                             const AttentionGradients<T>& of,
+                                             const AttentionPairs& pairs, std::int64_t b,
+                                             std::int64_t h, float* left, float* right,
+                                             float (&dprobabilities)[4][4]) {
+  const std::int64_t i = pairs.query_begin;
+  const std::int64_t j = pairs.key_begin;
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) dprobabilities[a][c] = 0.0F;
+  }
+  AttentionTile::multiply_rows(
+      t, of.dout + i * of.dout_heads.row + of.dout_heads.at(b, h, in.of_group), of.dout_heads.row,
+      pairs.queries, in.value + j * in.value_heads.row + in.value_heads.at(b, h / in.of_group, 1),
+      in.value_heads.row, pairs.keys, in.width, in.packed, left, right, dprobabilities);
+  pairs.drop(t, in, b, h, dprobabilities);
+}
+
+// probabilities (after dropout) and dscores of a tile.
+template <bool kUnfused, typename T>
 PHALANX_DEVICE void attention_gradients(Thread& t, const AttentionOperands<T>& in,
                                         const AttentionGradients<T>& of,
                                         const AttentionPairs& pairs, std::int64_t b, std::int64_t h,
                                         float* left, float* right, float (&probabilities)[4][4],
                                         float (&dscores)[4][4]) {
   using Tile = AttentionTile;
-  const std::int64_t i = pairs.query_begin;
-  const std::int64_t j = pairs.key_begin;
-  const std::int64_t g = h / in.of_group;
-  float scores[4][4] = {};
-  Tile::multiply_rows(t, in.query + i * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
-                      in.query_heads.row, pairs.queries,
-                      in.key + j * in.key_heads.row + in.key_heads.at(b, g, 1), in.key_heads.row,
-                      pairs.keys, in.width, in.packed, left, right, scores);
-  pairs.scale(t, in, h, scores);
-#pragma unroll
-  for (int a = 0; a < 4; ++a) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) dscores[a][c] = 0.0F;
-  }
-  Tile::multiply_rows(t, of.dout + i * of.dout_heads.row + of.dout_heads.at(b, h, in.of_group),
-                      of.dout_heads.row, pairs.queries,
-                      in.value + j * in.value_heads.row + in.value_heads.at(b, g, 1),
-                      in.value_heads.row, pairs.keys, in.width, in.packed, left, right, dscores);
-  pairs.drop(t, in, b, h, dscores);
+  attention_probabilities<kUnfused>(t, in, of, pairs, b, h, left, right, probabilities);
+  attention_dprobabilities(t, in, of, pairs, b, h, left, right, dscores);
 #pragma unroll
   for (int a = 0; a < 4; ++a) {
     const std::int64_t r = Tile::row(t) + a;
-    const std::int64_t at = (b * in.heads + h) * in.queries + i + (r < pairs.queries ? r : 0);
-    const float lse = of.lse[at];
-    const float delta = of.delta[at];
+    const float delta =
+        of.delta[(b * in.heads + h) * in.queries + pairs.query_begin + (r < pairs.queries ? r : 0)];
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float probability = pairs.sees(a, c) ? attention_exp(scores[a][c] - lse) : 0.0F;
-      probabilities[a][c] = probability;
-      dscores[a][c] = pairs.sees(a, c) ? probability * (dscores[a][c] - delta) : 0.0F;
+      dscores[a][c] = pairs.sees(a, c) ? probabilities[a][c] * (dscores[a][c] - delta) : 0.0F;
     }
   }
   pairs.drop(t, in, b, h, probabilities);
 }
 
 // dquery: a block as of forward.
-template <typename T>
+template <typename T, bool kUnfused>
 struct AttentionQueryGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
@@ -89,7 +133,7 @@ struct AttentionQueryGradientKernel : AttentionTile {
       if (!pairs.any(t, flags, turn)) continue;
       float probabilities[4][4];
       float dscores[4][4];
-      attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+      attention_gradients<kUnfused>(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
       keep_transposed(t, dscores, weights);
       fetch<false>(t, key + j * in.key_heads.row, in.key_heads.row, pairs.keys, chunk, in.width,
                    in.packed, right);
@@ -104,7 +148,7 @@ struct AttentionQueryGradientKernel : AttentionTile {
 
 // dkey and dvalue: a block has 64 keys of a group and 64 columns, and meets all queries of all
 // heads of the group: grid [tiles of keys, groups and chunks, samples].
-template <typename T>
+template <typename T, bool kUnfused>
 struct AttentionKeyGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
@@ -140,7 +184,8 @@ struct AttentionKeyGradientKernel : AttentionTile {
         if (!pairs.any(t, flags, turn)) continue;
         float probabilities[4][4];
         float dscores[4][4];
-        attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+        attention_gradients<kUnfused>(t, in, p.of, pairs, b, h, left, right, probabilities,
+                                      dscores);
         keep(t, probabilities, weights);
         keep(t, dscores, dweights);
         fetch<false>(t, dout + i * p.of.dout_heads.row, p.of.dout_heads.row, pairs.queries, chunk,
@@ -164,7 +209,7 @@ struct AttentionKeyGradientKernel : AttentionTile {
 
 // dbias += dscores of all samples, in order: a block has a tile of a head: grid [tiles of keys,
 // tiles of queries, heads].
-template <typename T>
+template <typename T, bool kUnfused>
 struct AttentionBiasGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
@@ -190,7 +235,7 @@ struct AttentionBiasGradientKernel : AttentionTile {
       if (!pairs.any(t, flags, static_cast<int>(b))) continue;
       float probabilities[4][4];
       float dscores[4][4];
-      attention_gradients(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
+      attention_gradients<kUnfused>(t, in, p.of, pairs, b, h, left, right, probabilities, dscores);
 #pragma unroll
       for (int a = 0; a < 4; ++a) {
 #pragma unroll

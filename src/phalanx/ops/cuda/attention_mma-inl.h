@@ -252,7 +252,7 @@ struct AttentionMmaForwardKernel {
           sums[e / 2] += scores[n][e];
         }
         if (in.dropout.draws) {
-          drop(t, in, h, sample, position, key_positions + 8 * n, pair, regular, scores[n]);
+          drop(t, in, h, sample, position, key_positions + 8 * n, pair, regular, 1.0F, scores[n]);
         }
       }
       t.template cp_wait<0>();
@@ -280,7 +280,9 @@ struct AttentionMmaForwardKernel {
     for (int r = 0; r < 2; ++r) {
       for (int mask = 2; mask > 0; mask /= 2) sums[r] += t.shuffle_xor(sums[r], mask);
       if (row[r] >= query_count) continue;
-      const float factor = sums[r] == 0.0F ? 0.0F : 1.0F / sums[r];
+      // Kept probabilities are multiplied here, behind their one rounding, as on the processor.
+      const float kept = in.dropout.draws ? in.dropout.multiplier : 1.0F;
+      const float factor = sums[r] == 0.0F ? 0.0F : kept / sums[r];
 #pragma unroll
       for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
@@ -301,12 +303,12 @@ struct AttentionMmaForwardKernel {
     }
   }
 
-  // Multiplies with 0 or 1 / (1 - p): columns pair and pair + 1 of 8 keys, in two rows.
+  // Multiplies with 0 or `kept`: columns pair and pair + 1 of 8 keys, in two rows.
   PHALANX_DEVICE static void drop(Thread& t, const AttentionOperands<T>& in, std::int64_t h,
                                   const std::int64_t (&sample)[2],
                                   const std::int32_t (&position)[2],
                                   const std::int32_t* key_positions, int pair, bool regular,
-                                  float (&weights)[4]) {
+                                  float kept, float (&weights)[4]) {
     const auto draw = [&](int r, std::uint32_t quarter) {
       const auto number = static_cast<std::uint64_t>(sample[r]);
       return philox(
@@ -339,7 +341,7 @@ struct AttentionMmaForwardKernel {
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      weights[e] *= words[e] < in.dropout.threshold ? 0.0F : in.dropout.multiplier;
+      weights[e] *= words[e] < in.dropout.threshold ? 0.0F : kept;
     }
   }
 };

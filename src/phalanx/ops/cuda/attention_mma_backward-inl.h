@@ -1,8 +1,8 @@
 #pragma once
-// Attention backward of 16-bit types on tensor cores: dquery by a block that has 64 queries of a
-// head and meets its keys, dkey and dvalue by one that has 64 keys of a group and meets the queries
-// of its heads. A warp has 16 rows; scores and their gradients stay in registers, as operands of
-// the products that follow. Nothing is added by two blocks.
+// Attention backward of 16-bit types on tensor cores, fused and unfused: dquery by a block that has
+// 64 queries of a head and meets its keys, dkey and dvalue by one that has 64 keys of a group and
+// meets the queries of its heads. A warp has 16 rows; scores and their gradients stay in registers,
+// as operands of the products that follow. Nothing is added by two blocks.
 
 #include "phalanx/ops/cuda/attention_backward-inl.h"
 #include "phalanx/ops/cuda/attention_mma-inl.h"
@@ -82,19 +82,48 @@ PHALANX_DEVICE bool attention_sees(const AttentionOperands<T>& in, std::int32_t 
   return distance >= 0 && (in.window == 0 || distance < in.window);
 }
 
-template <typename T, int kWidth>
+// What a thread of a block of 64 queries has of 64 keys.
+struct MmaPairs {
+  std::uint32_t seen = 0;  // bit 4 n + e: of number e of the 8 keys n
+  bool regular = true;     // keys 4 n .. 4 n + 3 are neighbours that words of one call belong to
+
+  template <typename T>
+  PHALANX_DEVICE MmaPairs(const AttentionOperands<T>& in, const std::int32_t (&position)[2],
+                          const std::int32_t (&document)[2], const std::int32_t* key_positions,
+                          const std::int32_t* key_documents, int pair) {
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 8 * n + pair + e % 2;
+        if (attention_sees(in, position[e / 2], document[e / 2], key_positions[column],
+                           key_documents[column])) {
+          seen |= 1U << (4 * n + e);
+        }
+      }
+      const std::int32_t first = key_positions[8 * n + pair / 4 * 4];
+      if (first % 4 != 0 || key_positions[8 * n + pair] != first + pair % 4 ||
+          key_positions[8 * n + pair + 1] != first + pair % 4 + 1) {
+        regular = false;
+      }
+    }
+  }
+  PHALANX_DEVICE bool sees(int n, int e) const { return ((seen >> (4 * n + e)) & 1U) != 0; }
+};
+
+template <typename T, int kWidth, bool kUnfused>
 struct AttentionMmaQueryGradientKernel {
   static constexpr int kThreads = 128;
   static constexpr int kSide = 64;
   using Tile = AttentionMmaForwardKernel<T, kWidth>;
-  using Params = typename AttentionQueryGradientKernel<T>::Params;
+  using Params = typename AttentionQueryGradientKernel<T, kUnfused>::Params;
   static std::int64_t shared_bytes(const Params& /*p*/) {
-    return 4 * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 3 * 256;
+    return (kUnfused ? 3 : 4) * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 3 * 256;
   }
 
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const AttentionOperands<T>& in = p.in;
-    T* queries = t.template shared<T>(kSide * kWidth);
+    T* queries = kUnfused ? nullptr : t.template shared<T>(kSide * kWidth);
     T* douts = t.template shared<T>(kSide * kWidth);
     T* keys = t.template shared<T>(kSide * kWidth);
     T* values = t.template shared<T>(kSide * kWidth);
@@ -108,9 +137,11 @@ struct AttentionMmaQueryGradientKernel {
         in.queries - first_query < kSide ? in.queries - first_query : kSide;
     const T* key = in.key + in.key_heads.at(b, g, 1);
     const T* value = in.value + in.value_heads.at(b, g, 1);
-    Tile::fetch(t,
-                in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
-                in.query_heads.row, query_count, in.width, queries);
+    if constexpr (!kUnfused) {
+      Tile::fetch(
+          t, in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+          in.query_heads.row, query_count, in.width, queries);
+    }
     Tile::fetch(
         t, p.of.dout + first_query * p.of.dout_heads.row + p.of.dout_heads.at(b, h, in.of_group),
         p.of.dout_heads.row, query_count, in.width, douts);
@@ -120,7 +151,7 @@ struct AttentionMmaQueryGradientKernel {
     std::int32_t position[2];
     std::int32_t document[2];
     std::int64_t sample[2];
-    float lse[2];
+    float lse[2] = {};
     float delta[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -129,7 +160,7 @@ struct AttentionMmaQueryGradientKernel {
       position[r] = in.query_rows.position(i, b);
       document[r] = in.query_rows.document(i, b);
       sample[r] = in.dropout.draws ? in.query_rows.sample(i, b) : 0;
-      lse[r] = p.of.lse[(b * in.heads + h) * in.queries + i] * log2e;
+      if constexpr (!kUnfused) lse[r] = p.of.lse[(b * in.heads + h) * in.queries + i] * log2e;
       delta[r] = p.of.delta[(b * in.heads + h) * in.queries + i];
     }
     const float scale = in.scale * log2e;
@@ -148,48 +179,43 @@ struct AttentionMmaQueryGradientKernel {
       }
       t.template cp_wait<0>();
       t.sync();
-      std::uint32_t seen = 0;
-      bool regular = true;
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int column = 8 * n + pair + e % 2;
-          if (attention_sees(in, position[e / 2], document[e / 2], key_positions[column],
-                             key_documents[column])) {
-            seen |= 1U << (4 * n + e);
-          }
-        }
-        const std::int32_t first = key_positions[8 * n + pair / 4 * 4];
-        if (first % 4 != 0 || key_positions[8 * n + pair] != first + pair % 4 ||
-            key_positions[8 * n + pair + 1] != first + pair % 4 + 1) {
-          regular = false;
-        }
-      }
+      const MmaPairs pairs(in, position, document, key_positions, key_documents, pair);
+      const std::uint32_t seen = pairs.seen;
       const std::uint32_t lanes = t.ballot(seen != 0);
-      const std::uint32_t regulars = t.ballot(regular);
+      const std::uint32_t regulars = t.ballot(pairs.regular);
       // Rows of a warp that see nothing here have no gradient from here.
       if (lanes == 0) continue;
       float scores[8][4] = {};
       float dscores[8][4] = {};
-      mma_rows<T, kWidth, 8>(t, queries, 16 * t.warp(), keys, scores);
+      if constexpr (!kUnfused) {
+        mma_rows<T, kWidth, 8>(t, queries, 16 * t.warp(), keys, scores);
+      }
       mma_rows<T, kWidth, 8>(t, douts, 16 * t.warp(), values, dscores);
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
         if (in.dropout.draws) {
           Tile::drop(t, in, h, sample, position, key_positions + 8 * n, pair,
-                     regulars == 0xffffffffU, dscores[n]);
+                     regulars == 0xffffffffU, in.dropout.multiplier, dscores[n]);
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2;
-          float score = scores[n][e] * scale;
+          const int column = 8 * n + pair + e % 2;
           const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
-          if (in.bias != nullptr && sees && row[r] < query_count) {
-            score += log2e * in.bias[h * in.bias_head + (first_query + row[r]) * in.bias_row + j +
-                                     8 * n + pair + e % 2];
+          float probability = 0.0F;
+          if constexpr (kUnfused) {
+            if (sees && row[r] < query_count) {
+              probability = to_float(p.of.probabilities.at(b, h, first_query + row[r])[j + column]);
+            }
+          } else {
+            float score = scores[n][e] * scale;
+            if (in.bias != nullptr && sees && row[r] < query_count) {
+              score +=
+                  log2e *
+                  in.bias[h * in.bias_head + (first_query + row[r]) * in.bias_row + j + column];
+            }
+            probability = sees ? exp2_of(score - lse[r]) : 0.0F;
           }
-          const float probability = sees ? exp2_of(score - lse[r]) : 0.0F;
           dscores[n][e] = sees ? probability * (dscores[n][e] - delta[r]) : 0.0F;
         }
       }
@@ -202,7 +228,7 @@ struct AttentionMmaQueryGradientKernel {
   }
 };
 
-template <typename T, int kWidth>
+template <typename T, int kWidth, bool kUnfused>
 struct AttentionMmaKeyGradientKernel {
   static constexpr int kThreads = 128;
   static constexpr int kSide = 64;
@@ -210,14 +236,15 @@ struct AttentionMmaKeyGradientKernel {
   static constexpr int kQueries = kWidth <= 64 ? 64 : 32;
   static constexpr int kBlocks = kQueries / 8;
   using Tile = AttentionMmaForwardKernel<T, kWidth>;
-  using Params = typename AttentionKeyGradientKernel<T>::Params;
+  using Params = typename AttentionKeyGradientKernel<T, kUnfused>::Params;
   static std::int64_t shared_bytes(const Params& /*p*/) {
-    return (2 * kSide + 2 * kSide) * kWidth * static_cast<std::int64_t>(sizeof(T)) + 4 * 256 + 512;
+    return (kUnfused ? 3 : 4) * kSide * kWidth * static_cast<std::int64_t>(sizeof(T)) + 4 * 256 +
+           512;
   }
 
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const AttentionOperands<T>& in = p.in;
-    T* keys = t.template shared<T>(kSide * kWidth);
+    T* keys = kUnfused ? nullptr : t.template shared<T>(kSide * kWidth);
     T* values = t.template shared<T>(kSide * kWidth);
     T* queries = t.template shared<T>(kSide * kWidth);
     T* douts = t.template shared<T>(kSide * kWidth);
@@ -230,8 +257,10 @@ struct AttentionMmaKeyGradientKernel {
     const std::int64_t g = t.block(1);
     const std::int64_t b = t.block(2);
     const std::int64_t key_count = in.keys - first_key < kSide ? in.keys - first_key : kSide;
-    Tile::fetch(t, in.key + first_key * in.key_heads.row + in.key_heads.at(b, g, 1),
-                in.key_heads.row, key_count, in.width, keys);
+    if constexpr (!kUnfused) {
+      Tile::fetch(t, in.key + first_key * in.key_heads.row + in.key_heads.at(b, g, 1),
+                  in.key_heads.row, key_count, in.width, keys);
+    }
     Tile::fetch(t, in.value + first_key * in.value_heads.row + in.value_heads.at(b, g, 1),
                 in.value_heads.row, key_count, in.width, values);
     const int pair = 2 * (t.lane() % 4);
@@ -273,7 +302,9 @@ struct AttentionMmaKeyGradientKernel {
           const std::int64_t at = i + (t.index() < query_count ? t.index() : query_count - 1);
           query_positions[t.index()] = in.query_rows.position(at, b);
           query_documents[t.index()] = in.query_rows.document(at, b);
-          lses[t.index()] = p.of.lse[(b * in.heads + h) * in.queries + at] * log2e;
+          if constexpr (!kUnfused) {
+            lses[t.index()] = p.of.lse[(b * in.heads + h) * in.queries + at] * log2e;
+          }
           deltas[t.index()] = p.of.delta[(b * in.heads + h) * in.queries + at];
           samples[t.index()] = in.dropout.draws ? in.query_rows.sample(at, b) : 0;
         }
@@ -295,7 +326,9 @@ struct AttentionMmaKeyGradientKernel {
         if (t.ballot(seen != 0) == 0) continue;
         float scores[kBlocks][4] = {};
         float dscores[kBlocks][4] = {};
-        mma_rows<T, kWidth, kBlocks>(t, keys, 16 * t.warp(), queries, scores);
+        if constexpr (!kUnfused) {
+          mma_rows<T, kWidth, kBlocks>(t, keys, 16 * t.warp(), queries, scores);
+        }
         mma_rows<T, kWidth, kBlocks>(t, values, 16 * t.warp(), douts, dscores);
 #pragma unroll
         for (int n = 0; n < kBlocks; ++n) {
@@ -308,14 +341,23 @@ struct AttentionMmaKeyGradientKernel {
           for (int e = 0; e < 4; ++e) {
             const int column = 8 * n + pair + e % 2;
             const bool sees = ((seen >> (4 * n + e)) & 1U) != 0;
-            float score = scores[n][e] * scale;
-            if (in.bias != nullptr && sees) {
-              score +=
-                  log2e *
-                  in.bias[h * in.bias_head + (i + column) * in.bias_row + first_key + row[e / 2]];
+            float probability = 0.0F;
+            if constexpr (kUnfused) {
+              if (sees) {
+                probability =
+                    to_float(p.of.probabilities.at(b, h, i + column)[first_key + row[e / 2]]);
+              }
+            } else {
+              float score = scores[n][e] * scale;
+              if (in.bias != nullptr && sees) {
+                score +=
+                    log2e *
+                    in.bias[h * in.bias_head + (i + column) * in.bias_row + first_key + row[e / 2]];
+              }
+              probability = sees ? exp2_of(score - lses[column]) : 0.0F;
             }
-            const float probability = sees ? exp2_of(score - lses[column]) : 0.0F;
-            scores[n][e] = probability * kept[e];
+            // Products of these have the multiplier in the end, as in the forward pass.
+            scores[n][e] = kept[e] == 0.0F ? 0.0F : probability;
             dscores[n][e] = sees ? probability * (dscores[n][e] * kept[e] - deltas[column]) : 0.0F;
           }
         }
@@ -326,9 +368,9 @@ struct AttentionMmaKeyGradientKernel {
     store_mma<T, kWidth>(t, dkey, in.scale, key_count, in.width,
                          p.dkey + first_key * p.dkey_heads.row + p.dkey_heads.at(b, g, 1),
                          p.dkey_heads.row);
-    store_mma<T, kWidth>(t, dvalue, 1.0F, key_count, in.width,
-                         p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1),
-                         p.dvalue_heads.row);
+    store_mma<T, kWidth>(
+        t, dvalue, in.dropout.draws ? in.dropout.multiplier : 1.0F, key_count, in.width,
+        p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1), p.dvalue_heads.row);
   }
 
   // Multiplies with 0 or 1 / (1 - p): queries pair and pair + 1 of 8, two keys.

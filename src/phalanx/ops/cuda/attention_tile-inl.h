@@ -67,6 +67,21 @@ struct AttentionOperands {
   DropoutPlan dropout;  // site of head 0
 };
 
+// Probabilities that unfused attention keeps, [samples, heads, queries, keys]: elements from one to
+// the next; keys are neighbours.
+template <typename T>
+struct AttentionProbabilities {
+  T* data;
+  std::int64_t sample;
+  std::int64_t head;
+  std::int64_t row;
+  bool even;  // pairs of keys 2 n and 2 n + 1 are at multiples of their size
+
+  PHALANX_DEVICE T* at(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return data + b * sample + h * head + i * row;
+  }
+};
+
 // 64 x 64 numbers of a block.
 struct AttentionTile {
   static constexpr int kThreads = 256;

@@ -10,11 +10,6 @@ namespace phalanx::cuda {
 
 CudaSizes sizes_of(int device);
 
-template <typename Op>
-[[noreturn]] void execute(const CudaContext& /*context*/, const Op& /*op*/) {
-  refuse_without_kernels<Op>();
-}
-
 #define PHALANX_CUDA_EXECUTE(Op) void execute(const CudaContext& context, const ops::Op& op);
 PHALANX_CUDA_OPS(PHALANX_CUDA_EXECUTE)
 #undef PHALANX_CUDA_EXECUTE

@@ -60,6 +60,27 @@ AttentionCall call_of(const ops::AttentionInputs& in) {
   return call;
 }
 
+// What both backward ops have in common.
+template <typename Op>
+AttentionBackwardCall backward_of(const Op& op) {
+  AttentionBackwardCall backward;
+  backward.dout = heads_of(op.dout, of_group(op.in));
+  backward.dquery = heads_of(op.dquery, of_group(op.in));
+  backward.dkey = heads_of(op.dkey, 1);
+  backward.dvalue = heads_of(op.dvalue, 1);
+  if (op.dbias) {
+    backward.dbias = address_as<float>(op.dbias);
+    backward.dbias_head_stride = op.dbias.strides[0];
+    backward.dbias_row_stride = op.dbias.strides[1];
+  }
+  return backward;
+}
+
+ProbabilityOperand probabilities_of(const Tensor& probabilities) {
+  return {address_of(probabilities), probabilities.strides[0], probabilities.strides[1],
+          probabilities.strides[2]};
+}
+
 }  // namespace
 
 void execute(const CudaContext& context, const ops::AttentionForward& op) {
@@ -73,19 +94,20 @@ void execute(const CudaContext& context, const ops::AttentionDelta& op) {
 }
 
 void execute(const CudaContext& context, const ops::AttentionBackward& op) {
-  AttentionBackwardCall backward;
-  backward.dout = heads_of(op.dout, of_group(op.in));
+  AttentionBackwardCall backward = backward_of(op);
   backward.lse = address_as<float>(op.lse);
   backward.delta = address_as<float>(op.delta);
-  backward.dquery = heads_of(op.dquery, of_group(op.in));
-  backward.dkey = heads_of(op.dkey, 1);
-  backward.dvalue = heads_of(op.dvalue, 1);
-  if (op.dbias) {
-    backward.dbias = address_as<float>(op.dbias);
-    backward.dbias_head_stride = op.dbias.strides[0];
-    backward.dbias_row_stride = op.dbias.strides[1];
-  }
   attention_backward(context, call_of(op.in), backward);
+}
+
+void execute(const CudaContext& context, const ops::UnfusedAttentionForward& op) {
+  unfused_attention_forward(context, call_of(op.in), heads_of(op.out, of_group(op.in)),
+                            probabilities_of(op.probabilities));
+}
+
+void execute(const CudaContext& context, const ops::UnfusedAttentionBackward& op) {
+  unfused_attention_backward(context, call_of(op.in), backward_of(op),
+                             probabilities_of(op.probabilities));
 }
 
 }  // namespace phalanx::cuda

@@ -10,6 +10,7 @@ phalanx_cuda_interface(int version) {
   using namespace phalanx;
   static constexpr CudaInterface kInterface = {
       .device_count = cuda::device_count,
+      .driver_facts = cuda::driver_facts,
       .facts = cuda::facts,
       .device_memory = cuda::device_memory,
       .pinned_memory = cuda::pinned_memory,

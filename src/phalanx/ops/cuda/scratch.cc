@@ -59,4 +59,9 @@ std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64
   return heads * place_differences(queries, keys) * size_of(DType::kF64);
 }
 
+std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t heads,
+                                                      std::int64_t queries) {
+  return batch * heads * queries * size_of(DType::kF32);
+}
+
 }  // namespace phalanx::cuda

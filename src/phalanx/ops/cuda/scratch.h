@@ -29,4 +29,8 @@ std::int64_t relative_bias_forward_scratch_bytes(std::int64_t heads, std::int64_
 std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64_t queries,
                                                   std::int64_t keys);
 
+// The sums over keys of unfused attention's probabilities and their gradients, in f32.
+std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t heads,
+                                                      std::int64_t queries);
+
 }  // namespace phalanx::cuda

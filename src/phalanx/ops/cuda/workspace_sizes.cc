@@ -39,6 +39,12 @@ std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/,
                                 const ops::SparseEmbeddingGradient& op) {
   return sparse_embedding_gradient_scratch_bytes(op.ids.count());
 }
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/,
+                                const ops::UnfusedAttentionBackward& op) {
+  const Shape& probabilities = op.probabilities.shape;
+  return unfused_attention_backward_scratch_bytes(probabilities[0], probabilities[1],
+                                                  probabilities[2]);
+}
 std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeBiasForward& op) {
   return relative_bias_forward_scratch_bytes(op.bias.shape[0], op.bias.shape[1], op.bias.shape[2]);
 }

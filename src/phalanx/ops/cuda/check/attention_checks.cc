@@ -1,4 +1,5 @@
-// Attention against double: forward and backward, causal, with documents, dropout and a bias.
+// Attention, fused and unfused, against double: forward and backward, causal, with documents,
+// dropout and a bias.
 
 #include <fmt/core.h>
 
@@ -20,6 +21,7 @@ struct AttentionCase {
   std::int64_t width;
   double probability;
   bool bias;
+  bool unfused;
 };
 
 // Doubles [rows, samples, heads, width].
@@ -92,22 +94,29 @@ class AttentionCheck {
   double error() {
     const std::int64_t of_head = c_.batch * c_.heads * c_.length;
     const AttentionOperand out = result(c_.heads);
-    float* lse = bench_.output_floats(of_head);
-    float* delta = bench_.output_floats(of_head);
-    attention_forward(bench_.context(), call_, out, lse);
-    AttentionOperand head_by_head = out;
-    AttentionOperand dout = backward_.dout;
-    attention_delta(bench_.context(),
-                    {delta, head_by_head, dout, c_.length, c_.batch, c_.heads, c_.width});
-    backward_.lse = lse;
-    backward_.delta = delta;
     backward_.dquery = result(c_.heads);
     backward_.dkey = result(c_.groups);
     backward_.dvalue = result(c_.groups);
-    attention_backward(bench_.context(), call_, backward_);
     compute();
+    if (c_.unfused) {
+      const std::int64_t keys = c_.length;
+      const ProbabilityOperand probabilities{bench_.output(type_, of_head * keys),
+                                             c_.heads * keys * keys, keys * keys, keys};
+      unfused_attention_forward(bench_.context(), call_, out, probabilities);
+      unfused_attention_backward(bench_.context(), call_, backward_, probabilities);
+      compare(probabilities.data, probabilities_);
+    } else {
+      float* lse = bench_.output_floats(of_head);
+      float* delta = bench_.output_floats(of_head);
+      attention_forward(bench_.context(), call_, out, lse);
+      attention_delta(bench_.context(),
+                      {delta, out, backward_.dout, c_.length, c_.batch, c_.heads, c_.width});
+      backward_.lse = lse;
+      backward_.delta = delta;
+      attention_backward(bench_.context(), call_, backward_);
+      compare({reinterpret_cast<std::byte*>(lse), DType::kF32}, lse_);
+    }
     compare(out.data, out_.values);
-    compare({reinterpret_cast<std::byte*>(lse), DType::kF32}, lse_);
     compare(backward_.dquery.data, dquery_.values);
     compare(backward_.dkey.data, dkey_.values);
     compare(backward_.dvalue.data, dvalue_.values);
@@ -170,9 +179,11 @@ class AttentionCheck {
           const double lse = std::log(sum);
           lse_.push_back(lse);
           for (std::int64_t j = 0; j < c_.length; ++j) {
-            if (!sees(i, j, b)) continue;
-            const double weight =
-                std::exp(scores[static_cast<std::size_t>(j)] - lse) * multiplier(i, j, b, h);
+            const double probability =
+                sees(i, j, b) ? std::exp(scores[static_cast<std::size_t>(j)] - lse) : 0.0;
+            probabilities_.push_back(probability);
+            if (probability == 0.0) continue;
+            const double weight = probability * multiplier(i, j, b, h);
             add(out_.row(i, b, h), value_.row(j, b, g), weight, d);
             add(dvalue_.row(j, b, g), dout_.row(i, b, h), weight, d);
           }
@@ -220,7 +231,7 @@ class AttentionCheck {
   std::vector<double> bias_;
   Heads query_, key_, value_, dout_;
   Heads out_, dquery_, dkey_, dvalue_;
-  std::vector<double> lse_, dbias_;
+  std::vector<double> lse_, probabilities_, dbias_;
   double error_ = 0.0;
 };
 
@@ -230,12 +241,15 @@ std::vector<ApproximateCheck> attention_checks() {
   std::vector<ApproximateCheck> checks;
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     const double rounding = type == DType::kBF16 ? 0x1p-6 : type == DType::kF16 ? 0x1p-9 : 0.0;
-    for (const AttentionCase& c :
-         {AttentionCase{130, 1, 2, 1, 64, 0.1, false}, AttentionCase{70, 2, 2, 2, 72, 0.1, true}}) {
-      checks.push_back({fmt::format("attention {} of {} rows, width {}{}", name_of(type), c.length,
-                                    c.width, c.bias ? ", bias" : ""),
-                        [=](Workbench& bench) { return AttentionCheck(bench, c, type).error(); },
-                        1e-5 + rounding});
+    for (const AttentionCase& c : {AttentionCase{130, 1, 2, 1, 64, 0.1, false, false},
+                                   AttentionCase{70, 2, 2, 2, 72, 0.1, true, false},
+                                   AttentionCase{130, 1, 2, 1, 64, 0.1, false, true},
+                                   AttentionCase{70, 2, 2, 2, 72, 0.1, true, true}}) {
+      checks.push_back(
+          {fmt::format("{}attention {} of {} rows, width {}{}", c.unfused ? "unfused " : "",
+                       name_of(type), c.length, c.width, c.bias ? ", bias" : ""),
+           [=](Workbench& bench) { return AttentionCheck(bench, c, type).error(); },
+           1e-5 + rounding});
     }
   }
   return checks;
