@@ -54,6 +54,10 @@ void SelftestReport::begin(const std::string& name, double seconds) {
 
 void SelftestReport::add(const CheckResult& result) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  add_locked(result);
+}
+
+void SelftestReport::add_locked(const CheckResult& result) {
   step_.clear();
   ++(result.passed ? passed_ : failed_);
   Json json = {{"name", result.name},
@@ -123,15 +127,14 @@ void SelftestReport::write_json(bool complete) const {
 void SelftestReport::watch() {
   while (!ended_) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CheckResult late{.name = {}, .passed = false};
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (step_.empty() || Clock::now() < until_) continue;
-      late.name = step_;
-      late.seconds = limit_;
-      late.more = fmt::format("it takes longer than its limit of {:.3g} s", limit_);
+      add_locked({.name = step_,
+                  .passed = false,
+                  .seconds = limit_,
+                  .more = fmt::format("it takes longer than its limit of {:.3g} s", limit_)});
     }
-    add(late);
     if (options_.hangs) options_.hangs();
   }
 }

@@ -49,6 +49,8 @@ class SelftestReport final : public CheckSink {
   int failed() const { return failed_; }
 
  private:
+  // With the lock.
+  void add_locked(const CheckResult& result);
   void show(const std::string& line);
   void write_json(bool complete) const;
   void watch();

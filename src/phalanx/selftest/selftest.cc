@@ -31,8 +31,9 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kKibibyte = 1024;
 constexpr std::int64_t kMebibyte = 1024 * kKibibyte;
 constexpr std::int64_t kGibibyte = 1024 * kMebibyte;
-constexpr int kDevice = 0;                // the first that CUDA_VISIBLE_DEVICES shows
-constexpr double kEmulatedPatience = 20;  // an emulated device is slow
+constexpr int kDevice = 0;  // the first that CUDA_VISIBLE_DEVICES shows
+constexpr std::int64_t kDeviceWorkspaceBytes = 64 * kMebibyte;  // of an op of the case table
+constexpr double kEmulatedPatience = 20;                        // an emulated device is slow
 
 enum class Kind { kProcessor, kDevice, kEmulated };
 
@@ -99,12 +100,6 @@ std::string version_text(int version) {
 }
 
 Subject subject_of(const CudaInterface& cuda) {
-  if (cuda.device_count() <= kDevice) {
-    throw UnavailableError(
-        "--device cuda: there is no CUDA device: the driver shows {} (without a driver none; "
-        "CUDA_VISIBLE_DEVICES hides others)",
-        cuda.device_count());
-  }
   const cuda::Facts facts = cuda.facts(kDevice);
   const std::string products = cuda.products(kDevice);
   Subject subject;
@@ -239,7 +234,9 @@ class Selftest {
     if (cuda_ == nullptr) return check_processor_cases(!options_.quick, report_);
     const auto memory = cuda_->device_memory(kDevice);
     const auto backend = cuda_->backend(kDevice, note_progress);
-    check_cases({*backend, *memory}, {.every_type = !options_.quick}, report_);
+    ops::Machine machine{*backend, *memory};
+    if (kind_ == Kind::kDevice) machine.device_workspace_bytes = kDeviceWorkspaceBytes;
+    check_cases(machine, {.every_type = !options_.quick}, report_);
   }
   void check_trainings() {
     TrainingChecks checks{

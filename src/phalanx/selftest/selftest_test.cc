@@ -104,7 +104,6 @@ class FaultyBackend final : public Backend {
   void wait(Queue queue, Event event) override { backend_->wait(queue, event); }
   bool passed(Event event) override { return backend_->passed(event); }
   void wait_host(Event event) override { backend_->wait_host(event); }
-  void throw_faults(Queue queue) override { backend_->throw_faults(queue); }
 
  private:
   void run_op(Queue queue, std::size_t number, const void* op, const Tensor& scratch) override {
@@ -177,10 +176,11 @@ TEST_F(Selftests, OfTheEmulatedDeviceNameWhatIsWrong) {
 TEST_F(Selftests, SayWhatADeviceDoesNotHave) {
   EXPECT_THAT(error_of<ConfigError>([&] { run("cpu", {"memory"}); }),
               HasSubstr("--only memory: --device cpu has the parts cases, training"));
-  CudaInterface table = cuda_interface(CudaMachine::kEmulated);
-  table.device_count = [] { return 0; };
-  EXPECT_THAT(error_of<UnavailableError>([&] { run("cuda", {}, {.cuda = &table}); }),
-              HasSubstr("there is no CUDA device: the driver shows 0"));
+  // As a run that asks for it (ops/device_choice.h).
+  ::setenv("CUDA_VISIBLE_DEVICES", "0,x", 1);
+  EXPECT_THAT(error_of<ConfigError>([&] { run("cuda-emulated", {"copies"}); }),
+              HasSubstr("CUDA_VISIBLE_DEVICES=0,x"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
   std::ofstream(directory_ / "out") << "a file\n";
   EXPECT_THAT(error_of<OutputError>([&] { run("cpu", {"training"}); }), HasSubstr("--output"));
 }

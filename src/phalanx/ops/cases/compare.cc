@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kOperandBytes = 256 << 20;
 constexpr std::int64_t kWorkspaceBytes = 256 << 20;
-constexpr std::int64_t kDeviceWorkspaceBytes = 1 << 20;
 constexpr std::int64_t kGuardBytes = 4096;
 // As much scratch is garbage before a run, so that a kernel that counts on zeros is seen.
 constexpr std::int64_t kPoisonedBytes = 256 << 10;
@@ -90,7 +89,7 @@ class Run {
     Backend& backend = machine.backend;
     const auto bytes = static_cast<std::int64_t>(before_.size());
     Arena memory("operands of a case", bytes, machine.memory);
-    Arena scratch("workspace of a case", kDeviceWorkspaceBytes, machine.memory);
+    Arena scratch("workspace of a case", machine.device_workspace_bytes, machine.memory);
     const auto nothing =
         make_meta_backend(std::make_unique<WorkspaceSizesOf<NoScratch>>(NoScratch()));
     Context preparation{.backend = *nothing, .workspace = scratch};

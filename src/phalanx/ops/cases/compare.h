@@ -2,6 +2,7 @@
 // The test mode of the case table: one case on two backends, from the same operands.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ namespace phalanx::ops {
 struct Machine {
   Backend& backend;
   ArenaMemory& memory = host_memory();
+  // Scratch memory of an op elsewhere than on the host; cuBLASLt takes 32 MiB of a large device.
+  std::int64_t device_workspace_bytes = std::int64_t{1} << 20;
 };
 
 // What went wrong, or an empty string: an output element farther from the reference than its
