@@ -248,7 +248,7 @@ class TileBackwardTask {
   }
 
   void load_rows(const QueryStrip& strip, const HeadRows& from, float* rows, float* turned,
-                 float* pairs) {
+                 float* pairs) const {
     copy_strip_rows(strip, from, shape_.width, padded_, rows);
     turn_strip_rows(rows, padded_, turned);
     pair_bf16_rows(rows, kTileLanes, padded_, pairs);
@@ -419,7 +419,7 @@ class TileBackwardTask {
   }
 
   // A strip that does not see 32 keys between others that do.
-  void clear(int key, std::int64_t s) {
+  void clear(int key, std::int64_t s) const {
     for (int i = 0; i < kStepKeys; ++i) {
       const std::int64_t row = (key + i) * kGroupQueries / 2 + s * kTileLanes / 2;
       fill(scratch_.probabilities + row, kTileLanes / 2, 0.0F);

@@ -210,7 +210,7 @@ class TileForwardTask {
     strip.has_sums = true;
   }
 
-  void shrink_sums(const TileStrip& strip, std::int64_t lanes) {
+  void shrink_sums(const TileStrip& strip, std::int64_t lanes) const {
     const auto is_one = [](float factor) { return factor == 1.0F; };
     if (std::all_of(scratch_.shrink, scratch_.shrink + lanes, is_one)) return;
     rescale(16 * width_tiles_, lanes, strip.out, kTileLanes, scratch_.shrink);

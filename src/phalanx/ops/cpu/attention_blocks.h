@@ -74,8 +74,8 @@ struct AttentionOperands {
   HeadRows query, key, value;
   std::optional<HeadRows> bias;
   float kept_factor;  // kept probabilities are multiplied by it
-  // The kernel for pairs of bf16; null where products are fp32. Also null in the AMX family: its
-  // tiles are too large for strips.
+  // The kernel for pairs of bf16; null where products are fp32. Also null in the AMX family, whose
+  // fused attention is amx_attention.h's and whose unfused attention is fp32.
   const PanelKernel* pairs = nullptr;
 
   // Numbers in 32 bits of a product's operand.
