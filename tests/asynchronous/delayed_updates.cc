@@ -55,7 +55,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
   for (const SavedTensor& block : chunk_.saved_tensors(shape_, false)) {
     saved_.push_back(memory_.allocate(block.dtype, block.shape));
   }
-  batch_ = BatchMemory(gpt_batch_schema(shape_.sequence), shape_.micro_batch, 1, memory_);
+  batch_ = BatchMemory(gpt_batch_schema(shape_.sequence), {}, shape_.micro_batch, 1, memory_);
   loss_scale_ = memory_.allocate(full, {1});
   ops::fill(context_, {.x = loss_scale_, .value = 1.0});
   stale_flat_ = memory_.allocate(parameters_.flat().dtype, parameters_.flat().shape);
