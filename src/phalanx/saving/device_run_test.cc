@@ -77,7 +77,8 @@ class DeviceRunTest : public RunTest {
   TrainConfig config_of(const std::string& save, const Layout& layout, const char* flags) const {
     TrainConfig c = with_flags(with_layout(config(save), layout), flags);
     c.layout.global_batch_size = 4 * layout.data;
-    c.layout.ddp_bucket_size = 5000;  // shards begin and end amid parameters and rows
+    c.model.matmul_precision = "fp32";  // as the test's device computes
+    c.layout.ddp_bucket_size = 5000;    // shards begin and end amid parameters and rows
     return c;
   }
 

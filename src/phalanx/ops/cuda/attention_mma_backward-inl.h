@@ -139,14 +139,17 @@ struct AttentionMmaQueryGradientKernel {
         in.queries - first_query < kSide ? in.queries - first_query : kSide;
     const T* key = in.key + in.key_heads.at(b, g, 1);
     const T* value = in.value + in.value_heads.at(b, g, 1);
-    if constexpr (!kUnfused) {
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    if (!range.empty()) {
+      if constexpr (!kUnfused) {
+        Tile::fetch(
+            t, in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+            in.query_heads.row, query_count, in.width, queries);
+      }
       Tile::fetch(
-          t, in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
-          in.query_heads.row, query_count, in.width, queries);
+          t, p.of.dout + first_query * p.of.dout_heads.row + p.of.dout_heads.at(b, h, in.of_group),
+          p.of.dout_heads.row, query_count, in.width, douts);
     }
-    Tile::fetch(
-        t, p.of.dout + first_query * p.of.dout_heads.row + p.of.dout_heads.at(b, h, in.of_group),
-        p.of.dout_heads.row, query_count, in.width, douts);
     const int pair = 2 * (t.lane() % 4);
     const float log2e = 1.44269504088896341F;
     const int row[2] = {16 * t.warp() + t.lane() / 4, 16 * t.warp() + t.lane() / 4 + 8};
@@ -167,7 +170,6 @@ struct AttentionMmaQueryGradientKernel {
     }
     const float scale = in.scale * log2e;
     float dquery[kWidth / 8][4] = {};
-    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
     for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
@@ -270,12 +272,15 @@ struct AttentionMmaKeyGradientKernel {
     const std::int64_t g = t.block(1);
     const std::int64_t b = t.block(2);
     const std::int64_t key_count = in.keys - first_key < kSide ? in.keys - first_key : kSide;
-    if constexpr (!kUnfused) {
-      Tile::fetch(t, in.key + first_key * in.key_heads.row + in.key_heads.at(b, g, 1),
-                  in.key_heads.row, key_count, in.width, keys);
+    const AttentionRange range = queries_in_sight(in, first_key, key_count, kQueries);
+    if (!range.empty()) {
+      if constexpr (!kUnfused) {
+        Tile::fetch(t, in.key + first_key * in.key_heads.row + in.key_heads.at(b, g, 1),
+                    in.key_heads.row, key_count, in.width, keys);
+      }
+      Tile::fetch(t, in.value + first_key * in.value_heads.row + in.value_heads.at(b, g, 1),
+                  in.value_heads.row, key_count, in.width, values);
     }
-    Tile::fetch(t, in.value + first_key * in.value_heads.row + in.value_heads.at(b, g, 1),
-                in.value_heads.row, key_count, in.width, values);
     const int pair = 2 * (t.lane() % 4);
     const float log2e = 1.44269504088896341F;
     const float scale = in.scale * log2e;
@@ -296,7 +301,6 @@ struct AttentionMmaKeyGradientKernel {
       if (first % 4 != 0 || position[r] != first + t.lane() / 4 % 4) regular = false;
     }
     const bool all_regular = t.ballot(regular) == 0xffffffffU;
-    const AttentionRange range = queries_in_sight(in, first_key, key_count, kQueries);
     float dkey[kWidth / 8][4] = {};
     float dvalue[kWidth / 8][4] = {};
     for (std::int64_t h = g * in.of_group; h < (g + 1) * in.of_group; ++h) {

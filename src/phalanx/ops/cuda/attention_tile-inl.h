@@ -78,6 +78,7 @@ struct AttentionRange {
   std::int64_t end;
 
   PHALANX_DEVICE bool has(std::int64_t i) const { return i >= begin && i < end; }
+  PHALANX_DEVICE bool empty() const { return begin >= end; }
 };
 
 PHALANX_DEVICE std::int64_t attention_clamp(std::int64_t i, std::int64_t most) {

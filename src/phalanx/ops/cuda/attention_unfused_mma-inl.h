@@ -64,9 +64,12 @@ struct UnfusedAttentionMmaForwardKernel {
         in.queries - first_query < kSide ? static_cast<int>(in.queries - first_query) : kSide;
     const T* key = in.key + in.key_heads.at(b, g, 1);
     const T* value = in.value + in.value_heads.at(b, g, 1);
-    Tile::fetch(t,
-                in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
-                in.query_heads.row, query_count, in.width, queries);
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    if (!range.empty()) {
+      Tile::fetch(
+          t, in.query + first_query * in.query_heads.row + in.query_heads.at(b, h, in.of_group),
+          in.query_heads.row, query_count, in.width, queries);
+    }
     const int pair = 2 * (t.lane() % 4);
     const float log2e = 1.44269504088896341F;
     const float scale = in.scale * log2e;
@@ -97,7 +100,6 @@ struct UnfusedAttentionMmaForwardKernel {
 
     float largest[2] = {-attention_infinity(), -attention_infinity()};
     float sums[2] = {};
-    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
     for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
@@ -230,13 +232,15 @@ struct UnfusedAttentionMmaDeltaKernel {
     const int query_count =
         in.queries - first_query < kSide ? static_cast<int>(in.queries - first_query) : kSide;
     const T* value = in.value + in.value_heads.at(b, h / in.of_group, 1);
-    Tile::fetch(
-        t, p.of.dout + first_query * p.of.dout_heads.row + p.of.dout_heads.at(b, h, in.of_group),
-        p.of.dout_heads.row, query_count, in.width, douts);
+    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
+    if (!range.empty()) {
+      Tile::fetch(
+          t, p.of.dout + first_query * p.of.dout_heads.row + p.of.dout_heads.at(b, h, in.of_group),
+          p.of.dout_heads.row, query_count, in.width, douts);
+    }
     const int pair = 2 * (t.lane() % 4);
     const UnfusedMmaRows<T> rows(t, in, first_query, query_count, b);
     float sums[2] = {};
-    const AttentionRange range = keys_in_sight(in, first_query, query_count, kSide);
     for (std::int64_t j = range.begin; j < range.end; j += kSide) {
       const std::int64_t key_count = in.keys - j < kSide ? in.keys - j : kSide;
       // Everybody is done with the tile before.
