@@ -91,9 +91,8 @@ class Optimizer {
   const StateColumn& state(std::string_view name) const;
   const Tensor& norm() const { return results_.norm; }  // [1], of the averaged, unscaled gradient
   const Tensor& skip() const { return results_.skip; }  // [1], 1 where the norm was not finite
-  const Tensor& zeros() const {
-    return results_.zeros;
-  }  // [1] f64, with count_zeros: padding included
+  // [1] f64, with count_zeros: padding included.
+  const Tensor& zeros() const { return results_.zeros; }
 
  private:
   enum class Statistic : std::uint8_t { kSquares, kZeros, kParameterSquares };

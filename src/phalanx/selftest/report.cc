@@ -130,10 +130,17 @@ void SelftestReport::watch() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (step_.empty() || Clock::now() < until_) continue;
-      add_locked({.name = step_,
-                  .passed = false,
-                  .seconds = limit_,
-                  .more = fmt::format("it takes longer than its limit of {:.3g} s", limit_)});
+      const CheckResult result{
+          .name = step_,
+          .passed = false,
+          .seconds = limit_,
+          .more = fmt::format("it takes longer than its limit of {:.3g} s", limit_)};
+      try {
+        add_locked(result);
+      } catch (const OutputError& error) {
+        // Nobody catches on this thread, and a check that hangs ends the program all the same.
+        if (options_.put) options_.put(fmt::format("FAILED {}: {}\n", result.name, error.what()));
+      }
     }
     if (options_.hangs) options_.hangs();
   }

@@ -11,7 +11,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -246,6 +248,17 @@ TEST_F(SelftestReports, EndACheckThatHangs) {
   EXPECT_EQ(check.at("name"), "a product");
   EXPECT_EQ(check.at("passed"), false);
   EXPECT_THAT(check.at("more"), HasSubstr("longer than its limit of 0.01 s"));
+}
+
+// Also where the results can no longer be written.
+TEST_F(SelftestReports, EndACheckThatHangsWithoutADisk) {
+  std::promise<void> hung;
+  const std::string folder = directory_ / "gone";
+  std::filesystem::create_directory(folder);
+  SelftestReport report({.folder = folder, .hangs = [&] { hung.set_value(); }}, "{}", "{}");
+  std::filesystem::remove_all(folder);
+  report.begin("a product", 0.01);
+  hung.get_future().wait();
 }
 
 }  // namespace
