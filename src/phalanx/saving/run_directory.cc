@@ -81,8 +81,13 @@ RunDirectory::RunDirectory(const RunConfig& run, const CheckpointReader* loaded,
   for (const SavedCheckpoint& saved : saved_checkpoints(save_)) {
     identity_.start = std::max(identity_.start, saved.start + 1);
   }
-  if (identity_.is_resumed && !not_lasting.empty()) {
-    for (const SavedCheckpoint& saved : saved_checkpoints(not_lasting)) {
+  // Nor do those of this run in other places come from this start: a killed one may have saved
+  // there alone.
+  const std::vector<fs::path> places = {not_lasting, run.save_copy};
+  for (const fs::path& place : places) {
+    if (!identity_.is_resumed || place.empty()) continue;
+    for (const SavedCheckpoint& saved : saved_checkpoints(place)) {
+      if (saved.run_id != identity_.run_id) continue;
       identity_.start = std::max(identity_.start, saved.start + 1);
     }
   }

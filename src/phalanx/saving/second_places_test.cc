@@ -77,6 +77,26 @@ TEST_F(SecondPlacesTest, OneRunHasThem) {
   EXPECT_THAT(iterations("copy"), ElementsAre(3, 6, 8));
 }
 
+// A start that was killed between its copy and its save leaves a copy that is newer than --save.
+TEST_F(SecondPlacesTest, ACopyOfAKilledStartIsOfThisRun) {
+  train(saving("straight", ""));
+  TrainConfig c = saving("run", copying() + "--exit-interval 4");
+  train(c);
+  const auto kill_before_its_save = [&] { fs::remove_all(path("run") + "/iter_0000004"); };
+  kill_before_its_save();
+  c = resuming(c);
+  c.run.exit_interval = 4;
+  for (int killed = 0; killed < 2; ++killed) {
+    train(c);
+    EXPECT_THAT(iterations("copy"), ElementsAre(3));
+    kill_before_its_save();
+  }
+  c.run.exit_interval = 0;
+  train(c);
+  EXPECT_TRUE(equal("straight", "run"));
+  EXPECT_TRUE(equal("straight", "copy"));
+}
+
 TEST_F(SecondPlacesTest, AResumeTakesWhatDoesNotLastWhereItIsNewer) {
   train(saving("straight", ""));
   for (const std::string& directory : {std::string(), path("fast")}) {
