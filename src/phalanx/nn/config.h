@@ -16,6 +16,7 @@
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rotary.h"
+#include "phalanx/regions/context_region.h"
 #include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
@@ -67,6 +68,7 @@ struct TransformerConfig {
   bool fp32_residual = false;             // the residual stream is f32 even if dtype has 16 bits
   bool recompute_core_attention = false;  // unfused: backward recomputes probabilities
   TensorParallel tensor;
+  ContextParallel context = {};
   PhiloxKey init_key;
   PhiloxKey dropout_key;
 

@@ -9,6 +9,7 @@
 #include "phalanx/nn/param_table.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/backend.h"
+#include "phalanx/regions/context_region.h"
 #include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
@@ -20,7 +21,10 @@ using RowPatterns = std::array<RowPattern, kMostSequences>;
 // each [extents..., b]. A unit gets the numbers of its columns when it is built.
 struct Batch {
   std::vector<Tensor> columns;
-  std::array<RowCoordinates, kMostSequences> rows;  // by Sequence
+  std::array<RowCoordinates, kMostSequences> rows;  // by Sequence: of this rank's rows
+  // Where a sample's rows lie on several ranks: position and document of all of them, [s, b], first
+  // those of rank 0. There are no samples then: all rows of a column have the same.
+  RowCoordinates all_rows = {};
   const Tensor& operator[](std::size_t column) const { return columns[column]; }
 };
 
@@ -112,6 +116,7 @@ struct Pass {
   const Batch& batch;
   BatchShapes shapes;
   TensorRegion region;
+  ContextRegion context = {};
   bool training = true;  // dropout; gradients of the loss
   LossSettings loss_settings;
   std::span<const LossTerm> losses;  // in the model's order

@@ -18,14 +18,17 @@ namespace phalanx::nn {
 enum class Sequence : std::uint8_t { kOnly = 0, kEncoder = 0, kDecoder = 1 };
 inline constexpr std::size_t kMostSequences = 2;
 
-// A sequence of one microbatch: `sequence` positions of `micro_batch` samples; activations are
-// [sequence, micro_batch, h]. A rank holds one of `sequence_shards` equal parts of the residual
-// stream.
+// A sequence of one microbatch: `sequence` rows of `micro_batch` samples; activations are
+// [sequence, micro_batch, h]. A sample has the rows of `context_shards` ranks, each as many. A rank
+// holds one of `sequence_shards` equal parts of the residual stream of its rows.
 struct BatchShape {
   std::int64_t sequence = 0;
   std::int64_t micro_batch = 0;
   std::int64_t sequence_shards = 1;
+  std::int64_t context_shards = 1;
   std::int64_t rows() const { return sequence * micro_batch; }
+  // The rows of a sample on all ranks.
+  std::int64_t whole_sequence() const { return sequence * context_shards; }
   std::int64_t stream_sequence() const { return sequence / sequence_shards; }
   std::int64_t stream_rows() const { return stream_sequence() * micro_batch; }
 };
