@@ -218,7 +218,7 @@ TEST(BoxCopy, OneRankWithAllShardsVisitsTheWhole) {
   for (int round = 0; round < 100; ++round) {
     SCOPED_TRACE(round);
     const ParamSpec spec = random_cut(random).front();
-    if (spec.tensor_parallel) continue;
+    if (spec.cut_over.has(Axis::kTensor)) continue;
     const auto global = numbers(spec.global_shape.count());
     const auto local = local_part(spec, global);
     Arena arena("local", 1 << 16);

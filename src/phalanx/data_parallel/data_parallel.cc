@@ -15,9 +15,7 @@ std::vector<int> shared_index(const nn::ParamTable& table, const std::vector<Sha
   return index;
 }
 
-bool is_sequence_partial(const ParamSpec& spec) {
-  return spec.reduction == GradientReduction::kSequencePartial;
-}
+bool sums_over_tensor_ranks(const ParamSpec& spec) { return spec.summed_over.has(Axis::kTensor); }
 
 }  // namespace
 
@@ -49,12 +47,12 @@ DataParallel::DataParallel(const ParameterStore& parameters, GradientStore& grad
   std::vector<std::int64_t> places(table.specs().size(), 0);
   std::int64_t count = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
-    if (!is_sequence_partial(table[id])) continue;
+    if (!sums_over_tensor_ranks(table[id])) continue;
     places[static_cast<std::size_t>(id)] = count;
     count += table[id].local_shape.count();
   }
   for (const Segment& segment : states().segments()) {
-    if (!is_sequence_partial(table[segment.id])) continue;
+    if (!sums_over_tensor_ranks(table[segment.id])) continue;
     sequence_partial_.push_back(
         {segment, places[static_cast<std::size_t>(segment.id)] + segment.begin});
   }

@@ -261,7 +261,7 @@ void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
     nn::ParamTable table;
     for (ParamId id = 0; id < plain.size(); ++id) {
       ParamSpec spec = plain[id];
-      if (id == 1 || id == 2 || id == 3) spec.reduction = GradientReduction::kSequencePartial;
+      if (id == 1 || id == 2 || id == 3) spec.summed_over = kRowAxes.with(Axis::kTensor);
       table.add(spec);
     }
     StateCut shard{.bucket_size = bucket_size};

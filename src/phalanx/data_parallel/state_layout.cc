@@ -111,7 +111,7 @@ std::int64_t StateLayout::weight_offset(ParamId id) const {
 std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size) {
   std::int64_t count = 0;
   for (const ParamSpec& spec : whole.specs()) {
-    const int parts = spec.tensor_parallel ? tensor_parallel_size : 1;
+    const int parts = spec.cut_over.has(Axis::kTensor) ? tensor_parallel_size : 1;
     const std::int64_t common = common_count(spec);
     count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
              spec.global_shape.count();

@@ -117,7 +117,8 @@ class StateLayout {
   // Whether this rank's sum counts in norms: on each tensor-parallel rank if the parameter is cut
   // over them, else only on the first.
   bool counts(ParamId id) const {
-    return is_summed_by_stage(id) && ((*table_)[id].tensor_parallel || cut_.first_tensor_rank);
+    return is_summed_by_stage(id) &&
+           ((*table_)[id].cut_over.has(Axis::kTensor) || cut_.first_tensor_rank);
   }
   // Whether this rank writes a tile of its shard where the copies of the states take turns.
   bool writes_in_turn(int tile) const { return tile % cut_.replicas == cut_.replica; }

@@ -87,7 +87,7 @@ class CutRank {
   double expected(ParamId id, std::int64_t element) const {
     double sum = 0.0;
     for (int r = 0; r < layout_.size(); ++r) {
-      const bool is_partial = chunk_.table[id].reduction == GradientReduction::kSequencePartial;
+      const bool is_partial = chunk_.table[id].summed_over.has(Axis::kTensor);
       if (!is_partial && r % layout_.tensor != rank_ % layout_.tensor) continue;
       for (int m = 0; m < kSumsOfAStep; ++m) {
         sum += added(r, m, id, element);

@@ -63,7 +63,7 @@ struct UnitChunk {
     words.shared_by = "embd";
     const auto vector = [&](const std::string& name, std::int64_t count) {
       ParamSpec spec = whole_parameter(name, {count}, dtype, kNormal);
-      if (is_sequence_parallel) spec.reduction = GradientReduction::kSequencePartial;
+      if (is_sequence_parallel) spec.summed_over = kRowAxes.with(Axis::kTensor);
       return table.add(spec);
     };
     embedding = table.add_shared(words, {.order = kEmbeddingRole});

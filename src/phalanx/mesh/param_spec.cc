@@ -27,7 +27,7 @@ ParamSpec uncut(std::string name, Shape global_shape, DType dtype, Initialiser i
           .initialiser = initialiser,
           // Biases and norms are vectors; they do not decay.
           .decays = global_shape.rank() >= 2,
-          .tensor_parallel = size > 1};
+          .cut_over = size > 1 ? AxisSet{Axis::kTensor} : AxisSet{}};
 }
 
 }  // namespace

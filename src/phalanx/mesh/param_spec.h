@@ -9,6 +9,7 @@
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/shape.h"
+#include "phalanx/mesh/axis_set.h"
 
 namespace phalanx {
 
@@ -32,12 +33,9 @@ struct Initialiser {
   double value = 0.0;  // the constant, or the deviation of the normal distribution
 };
 
-// Whether gradients are also summed over the tensor-parallel group.
-enum class GradientReduction {
-  kNone,             // complete or cut on every rank of the tensor-parallel group
-  kSequencePartial,  // replicated, but each rank saw its share of the sequence (norms, row-parallel
-                     // biases)
-};
+// What the gradient of a parameter of all tokens is summed over: the ranks that have other samples,
+// or other rows of the same samples.
+inline constexpr AxisSet kRowAxes = {Axis::kContext, Axis::kData};
 
 // One of the places of a model that use a shared parameter: a tied word table has a role in the
 // head and one in each embedding. Every role has a gradient accumulator of its own, wherever the
@@ -74,9 +72,11 @@ struct ParamSpec {
   bool decays = true;  // weight decay applies (matrices and embeddings; not biases and norms)
   // The word table and the output matrix may have a learning rate of their own, as in Megatron.
   bool decoupled_rate = false;
-  bool tensor_parallel = false;  // cut over the tensor-parallel group; else every rank of it holds
-                                 // the whole
-  GradientReduction reduction = GradientReduction::kNone;
+  AxisSet cut_over = {};  // ranks that differ along other axes alone hold the same
+  // Ranks that differ along these axes each have a part of the gradient's sum. With the tensor
+  // axis: the parameter is on every rank of the tensor-parallel group, and each saw its share of
+  // the sequence or of the heads (norms, row-parallel biases).
+  AxisSet summed_over = kRowAxes;
   // Of a parameter with roles: the name of the group of ranks that have it, as in Megatron
   // ("embd"). Each has the whole parameter, with the same name and the same numbers. Without roles:
   // the name that the group would have.

@@ -37,8 +37,8 @@ void expect_equal(const ParamSpec& a, const ParamSpec& b) {
   EXPECT_EQ(a.initialiser.kind, b.initialiser.kind);
   EXPECT_EQ(a.initialiser.value, b.initialiser.value);
   EXPECT_EQ(a.decays, b.decays);
-  EXPECT_EQ(a.tensor_parallel, b.tensor_parallel);
-  EXPECT_EQ(a.reduction, b.reduction);
+  EXPECT_EQ(a.cut_over, b.cut_over);
+  EXPECT_EQ(a.summed_over, b.summed_over);
   EXPECT_EQ(a.shared_by, b.shared_by);
   ASSERT_EQ(a.boxes.size(), b.boxes.size());
   for (std::size_t i = 0; i < a.boxes.size(); ++i) {
@@ -60,7 +60,7 @@ TEST(ParamCut, OfOnePartIsTheWhole) {
   }
   const auto whole = whole_parameter("w", {6, 4}, DType::kBF16, kNormal);
   expect_equal(column_cut_parameter("w", {6, 4}, DType::kBF16, kNormal, 0, 1), whole);
-  EXPECT_FALSE(whole.tensor_parallel);
+  EXPECT_FALSE(whole.cut_over.has(Axis::kTensor));
   ASSERT_EQ(whole.boxes.size(), 1U);
   EXPECT_EQ(whole.boxes[0].rows, 6);
   EXPECT_EQ(whole.boxes[0].columns, 4);
@@ -70,14 +70,14 @@ TEST(ParamCut, RowsOfAMatrixAndElementsOfAVector) {
   const auto matrix = row_cut_parameter("w", {8, 3}, DType::kBF16, kNormal, 1, 4);
   EXPECT_EQ(matrix.global_shape, (Shape{8, 3}));
   EXPECT_EQ(matrix.local_shape, (Shape{2, 3}));
-  EXPECT_TRUE(matrix.tensor_parallel);
+  EXPECT_TRUE(matrix.cut_over.has(Axis::kTensor));
   EXPECT_TRUE(matrix.decays);
   EXPECT_EQ(matrix.boxes.at(0).global_row, 2);
   EXPECT_EQ(matrix.boxes.at(0).global_column, 0);
 
   const auto vector = row_cut_parameter("b", {8}, DType::kBF16, {}, 1, 4);
   EXPECT_EQ(vector.local_shape, (Shape{2}));
-  EXPECT_TRUE(vector.tensor_parallel);
+  EXPECT_TRUE(vector.cut_over.has(Axis::kTensor));
   EXPECT_FALSE(vector.decays);
   EXPECT_EQ(vector.boxes.at(0).global_row, 0);
   EXPECT_EQ(vector.boxes.at(0).global_column, 2);
@@ -104,7 +104,7 @@ TEST(ParamCut, RowRangesLieOneBehindTheOther) {
   const std::vector<RowRange> ranges = {{2, 2}, {8, 2}};
   const auto matrix = row_ranges_parameter("w", {12, 5}, DType::kBF16, kNormal, ranges, 3);
   EXPECT_EQ(matrix.local_shape, (Shape{4, 5}));
-  EXPECT_TRUE(matrix.tensor_parallel);
+  EXPECT_TRUE(matrix.cut_over.has(Axis::kTensor));
   EXPECT_TRUE(matrix.decays);
   ASSERT_EQ(matrix.boxes.size(), 2U);
   EXPECT_EQ(matrix.boxes[1].global_row, 8);

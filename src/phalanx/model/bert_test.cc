@@ -117,8 +117,8 @@ TEST(Bert, SaysHowGradientsComeTogether) {
   model.build_chunk(model.whole(), table);
   std::vector<std::string> partial, cut;
   for (const ParamSpec& spec : table.specs()) {
-    if (spec.reduction == GradientReduction::kSequencePartial) partial.push_back(spec.name);
-    if (spec.tensor_parallel) cut.push_back(spec.name);
+    if (spec.summed_over.has(Axis::kTensor)) partial.push_back(spec.name);
+    if (spec.cut_over.has(Axis::kTensor)) cut.push_back(spec.name);
   }
   EXPECT_EQ(partial, (std::vector<std::string>{
                          "encoder.final_layernorm.weight", "encoder.final_layernorm.bias",

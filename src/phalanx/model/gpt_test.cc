@@ -192,7 +192,7 @@ TEST(Gpt, ATiedHeadOfAnotherRankHasTheWordTableToo) {
     EXPECT_EQ(copy->initialiser.kind, expected.initialiser.kind);
     EXPECT_EQ(copy->initialiser.value, expected.initialiser.value);
     EXPECT_EQ(copy->decays, expected.decays);
-    EXPECT_EQ(copy->tensor_parallel, expected.tensor_parallel);
+    EXPECT_EQ(copy->cut_over, expected.cut_over);
   }
   EXPECT_EQ(std::ranges::count(head.units().back()->parameters(), word_table_in(last)), 1);
 }

@@ -107,10 +107,10 @@ struct TransformerConfig {
   DType stream_dtype() const { return fp32_residual ? DType::kF32 : dtype; }
 };
 
-// How ranks sum the gradients of parameters that act on the residual stream (norms, row-parallel
-// biases).
-constexpr GradientReduction reduction_of_stream(const TensorParallel& tensor) {
-  return tensor.sequence ? GradientReduction::kSequencePartial : GradientReduction::kNone;
+// What the gradients of parameters that act on the residual stream (norms, row-parallel biases) are
+// summed over.
+constexpr AxisSet sums_of_stream(const TensorParallel& tensor) {
+  return tensor.sequence ? kRowAxes.with(Axis::kTensor) : kRowAxes;
 }
 
 // The dtype of statistics, losses and main gradients: f32, or f64 if the whole model runs in f64 on

@@ -5,8 +5,7 @@ namespace {
 
 Norm::Rows head_rows(std::int64_t heads_per_group, const TransformerConfig& config) {
   return {.width = config.head_size,
-          .reduction = config.tensor.size > 1 ? GradientReduction::kSequencePartial
-                                              : GradientReduction::kNone,
+          .summed_over = config.tensor.size > 1 ? kRowAxes.with(Axis::kTensor) : kRowAxes,
           .statistics =
               [heads_per_group, groups = config.local_query_groups()](const BatchShape& batch) {
                 return Shape{heads_per_group, batch.rows() * groups};

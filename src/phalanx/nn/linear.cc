@@ -20,7 +20,7 @@ ParamSpec weight_spec(const std::string& name, const Shape& shape, const Transfo
       break;
   }
   ParamSpec spec = whole_parameter(name + ".weight", shape, config.dtype, normal);
-  if (cut == Linear::Cut::kStream) spec.reduction = reduction_of_stream(config.tensor);
+  if (cut == Linear::Cut::kStream) spec.summed_over = sums_of_stream(config.tensor);
   return spec;
 }
 
@@ -35,7 +35,7 @@ ParamSpec bias_spec(const std::string& name, std::int64_t out, const Transformer
                              config.tensor.size);
   }
   ParamSpec spec = whole_parameter(name + ".bias", {out}, config.dtype, {});
-  if (cut != Linear::Cut::kWhole) spec.reduction = reduction_of_stream(config.tensor);
+  if (cut != Linear::Cut::kWhole) spec.summed_over = sums_of_stream(config.tensor);
   return spec;
 }
 

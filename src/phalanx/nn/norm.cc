@@ -7,13 +7,13 @@ ParamSpec vector_parameter(std::string name, const TransformerConfig& config,
                            const Norm::Rows& rows, double value) {
   ParamSpec spec = whole_parameter(std::move(name), {rows.width}, config.dtype,
                                    {Initialiser::Kind::kConstant, value});
-  spec.reduction = rows.reduction;
+  spec.summed_over = rows.summed_over;
   return spec;
 }
 
 Norm::Rows stream_rows(const TransformerConfig& config) {
   return {.width = config.hidden,
-          .reduction = reduction_of_stream(config.tensor),
+          .summed_over = sums_of_stream(config.tensor),
           .statistics = [](const BatchShape& batch) { return Shape{batch.stream_rows()}; }};
 }
 

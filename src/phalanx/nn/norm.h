@@ -18,7 +18,7 @@ class Norm {
   // The rows that are normalised.
   struct Rows {
     std::int64_t width = 0;
-    GradientReduction reduction = GradientReduction::kNone;
+    AxisSet summed_over = kRowAxes;
     // The shape of the statistics: one number for each row.
     std::function<Shape(const BatchShape&)> statistics;
     LastReader statistics_last_reader = LastReader::kWeightGradient;

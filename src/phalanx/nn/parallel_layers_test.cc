@@ -266,8 +266,8 @@ TEST(ParallelLayer, SaysHowGradientsComeTogether) {
                                  kPaddedVocabulary, kTestTargetColumns, config);
     std::vector<std::string> partial, cut;
     for (const ParamSpec& spec : table.specs()) {
-      if (spec.reduction == GradientReduction::kSequencePartial) partial.push_back(spec.name);
-      if (spec.tensor_parallel) cut.push_back(spec.name);
+      if (spec.summed_over.has(Axis::kTensor)) partial.push_back(spec.name);
+      if (spec.cut_over.has(Axis::kTensor)) cut.push_back(spec.name);
     }
     const std::string prefix = "decoder.layers.0.";
     const std::vector<std::string> of_the_stream = {

@@ -160,8 +160,7 @@ inline Values whole_gradient(const std::vector<RankResult>& ranks, ParamId id) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const ParamSpec& spec = ranks[r].table[id];
     Values values = ranks[r].gradients[static_cast<std::size_t>(id)];
-    const bool is_copy =
-        !spec.tensor_parallel && spec.reduction != GradientReduction::kSequencePartial;
+    const bool is_copy = !spec.cut_over.has(Axis::kTensor) && !spec.summed_over.has(Axis::kTensor);
     if (is_copy && r > 0) {
       EXPECT_EQ(values, ranks[0].gradients[static_cast<std::size_t>(id)]) << spec.name;
       continue;

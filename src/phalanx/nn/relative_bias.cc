@@ -11,7 +11,7 @@ ParamSpec bias_table(const TransformerConfig& config) {
                       {config.relative_buckets->count, config.heads}, config.dtype,
                       {Initialiser::Kind::kNormal, config.init_deviation});
   // A rank leaves zeros in the columns of other ranks' heads.
-  if (config.tensor.size > 1) spec.reduction = GradientReduction::kSequencePartial;
+  if (config.tensor.size > 1) spec.summed_over = kRowAxes.with(Axis::kTensor);
   spec.shared_by = config.stack + "_relative_pos_emb";
   return spec;
 }

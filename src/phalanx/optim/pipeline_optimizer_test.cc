@@ -60,7 +60,7 @@ double gradient_of(int step, const ParamSpec& spec, ParamId global, int tensor_r
     return std::numeric_limits<double>::infinity();
   }
   if (i % 11 == step) return 0.0;
-  const int part = spec.tensor_parallel ? tensor_rank : 0;
+  const int part = spec.cut_over.has(Axis::kTensor) ? tensor_rank : 0;
   const std::int64_t stream = std::int64_t{1000} * step + std::int64_t{10} * global + part;
   return 1.1 * noise(static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(i)) /
          (1.0 + static_cast<double>(i % 1001));

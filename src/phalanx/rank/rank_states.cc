@@ -197,8 +197,7 @@ StateCut RankStates::state_cut() const {
   const std::int64_t small = cut.weights ? layout.zero_persistence_threshold : -1;
   cut.groups = unit_groups(model_.table, chunks, [&](const ParamSpec& spec) {
     // Gradients with a second sum, over another group of ranks, are summed in memory.
-    const bool sums_again =
-        spec.reduction == GradientReduction::kSequencePartial || common_count(spec) > 0;
+    const bool sums_again = spec.summed_over.has(Axis::kTensor) || common_count(spec) > 0;
     return spec.local_shape.count() <= small ||
            (cut.gradients && cut.states_in_files > 0.0 && sums_again);
   });

@@ -302,7 +302,7 @@ TEST_F(RankTest, CopiesStayEqual) {
                                                                          values.end());
     const nn::ParamTable& table = rank.table();
     for (ParamId id = 0; id < table.size(); ++id) {
-      if (table[id].tensor_parallel) continue;
+      if (table[id].cut_over.has(Axis::kTensor)) continue;
       // Norms, positions and row-parallel biases: the maximum over the group is each rank's value.
       const Tensor& weight = rank.parameters().weight(id);
       std::vector<float> copy(weight.span<float>().begin(), weight.span<float>().end());
