@@ -54,7 +54,7 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
     for (const RankPlan& group : groups) {
       // The ranks of a place share what it has.
       const double part = static_cast<double>(group.memory.model_parameters) * per_element /
-                          static_cast<double>(data_parallel_size(config.layout));
+                          static_cast<double>(data_and_context_size(config.layout));
       largest = std::max(largest, part);
       for (const int rank : group.ranks) of_hosts[rank / ranks_of_host] += part;
     }

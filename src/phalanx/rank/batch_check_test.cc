@@ -68,7 +68,7 @@ class CheckedRuns : public RunTest {
     const RunSetup setup(c);
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
-      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
       HostBatch changed;
       const BatchSource source = stream.source();
       rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {

@@ -3,6 +3,31 @@
 #include "phalanx/comm/timed_communicator.h"
 
 namespace phalanx {
+namespace {
+
+// Of groups of `size` ranks, each cut into `parts` groups of neighbours.
+struct TwoLevels {
+  RankGroups neighbours;
+  RankGroups across;  // the ranks that have the same number in each of these
+};
+
+TwoLevels two_levels(const RankGroups& groups, int size, int parts) {
+  PHALANX_CHECK(parts > 0 && size % parts == 0, "{} ranks in {} groups", size, parts);
+  const auto count = static_cast<std::size_t>(size / parts);
+  TwoLevels levels;
+  for (const std::vector<int>& members : groups) {
+    const std::size_t first = levels.across.size();
+    levels.across.resize(first + count);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i % count == 0) levels.neighbours.emplace_back();
+      levels.neighbours.back().push_back(members[i]);
+      levels.across[first + i % count].push_back(members[i]);
+    }
+  }
+  return levels;
+}
+
+}  // namespace
 
 void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
   if (group != nullptr) group->all_reduce(context, tensor, Reduction::kSum).wait(context.queue);
@@ -27,7 +52,12 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
                 world->size(), grid.world_size());
   const GridSizes& sizes = grid.sizes();
   if (sizes.tensor > 1) tensor = split(grid.groups("tp"), "tp");
-  if (sizes.data > 1) data = split(grid.groups("dp"), "dp");
+  if (sizes.context > 1) {
+    context = split(grid.groups("cp"), "cp");
+    data = split(grid.groups("dp-cp"), "dp-cp");
+  } else if (sizes.data > 1) {
+    data = split(grid.groups("dp"), "dp");
+  }
   if (sizes.pipeline > 1) {
     pipeline = split(grid.groups("pp"), "pp");
     model_ = split(grid.groups("tp-pp"), "mp");
@@ -68,24 +98,22 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
 }
 
 RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
-  RankGroups shards;
-  RankGroups replicas;
-  for (const std::vector<int>& members : grid_.groups("dp")) {
-    PHALANX_CHECK(std::ssize(members) % instances == 0, "{} ranks in {} groups", members.size(),
-                  instances);
-    const std::size_t size = members.size() / static_cast<std::size_t>(instances);
-    const std::size_t first = replicas.size();
-    replicas.resize(first + size);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      if (i % size == 0) shards.emplace_back();
-      shards.back().push_back(members[i]);
-      replicas[first + i % size].push_back(members[i]);
-    }
-  }
+  const GridSizes& sizes = grid_.sizes();
+  const auto [shards, replicas] =
+      two_levels(grid_.groups("dp-cp"), sizes.data * sizes.context, instances);
   Sharding groups;
   if (shards.front().size() > 1) groups.shards = split(shards, "dp-shard");
   if (replicas.front().size() > 1) groups.replicas = split(replicas, "dp-replica");
   return groups;
+}
+
+RankCommunicators::ContextLevels RankCommunicators::context_levels(int inner) const {
+  const int size = grid_.sizes().context;
+  const auto [heads, rings] = two_levels(grid_.groups("cp"), size, size / inner);
+  ContextLevels levels;
+  if (heads.front().size() > 1) levels.heads = split(heads, "cp-heads");
+  if (rings.front().size() > 1) levels.ring = split(rings, "cp-ring");
+  return levels;
 }
 
 std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,

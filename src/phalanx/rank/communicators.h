@@ -10,6 +10,7 @@
 #include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
 #include "phalanx/mesh/rank_grid.h"
+#include "phalanx/regions/context_region.h"
 
 namespace phalanx {
 
@@ -20,8 +21,13 @@ struct RankCommunicators {
   GridCoordinates coordinates;  // of this rank
   // Carry tensors of the rank's backend.
   Communicator* world;
-  // Null where the group has one rank.
-  std::unique_ptr<Communicator> tensor, data, pipeline;
+  // Null where the group has one rank. `data` is the ranks that have other rows for the same
+  // parameters: other samples, and with context parallelism other rows of the same samples (those
+  // of a sample next to each other). Gradients and losses are summed over it, and states are cut
+  // over it.
+  std::unique_ptr<Communicator> tensor, context, data, pipeline;
+  // This rank's number in `data`; 0 where there is none.
+  int data_rank() const { return data ? data->rank() : 0; }
 
   // The ranks that hold one copy of the model, tensor-parallel neighbours next to each other; null
   // where that is one rank.
@@ -51,6 +57,13 @@ struct RankCommunicators {
     std::unique_ptr<Communicator> shards, replicas;
   };
   Sharding sharding(int instances) const;
+  // The two levels of a context (regions/context_region.h): groups of `inner` neighbours, and the
+  // ranks that have the same number in them. Null where the rank is alone. Every rank of the world
+  // makes them in the same order.
+  struct ContextLevels {
+    std::unique_ptr<Communicator> heads, ring;
+  };
+  ContextLevels context_levels(int inner) const;
   // Cuts the tensor-parallel group into groups of `count` neighbours; null where the rank is alone.
   // Every rank of the world makes them in the same order.
   std::unique_ptr<Communicator> tensor_neighbours(int count, const std::string& name) const;

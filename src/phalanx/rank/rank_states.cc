@@ -14,7 +14,7 @@ namespace {
 std::int64_t reduction_bucket_size(const LayoutConfig& layout) {
   if (layout.ddp_bucket_size > 0) return layout.ddp_bucket_size;
   return layout.overlap_grad_reduce
-             ? default_bucket_size(static_cast<int>(data_parallel_size(layout)))
+             ? default_bucket_size(static_cast<int>(data_and_context_size(layout)))
              : 0;
 }
 
@@ -176,8 +176,8 @@ StateCut RankStates::state_cut() const {
   const LayoutConfig& layout = config_.layout;
   const Communicator* shards = shard_group();
   StateCut cut{.bucket_size = reduction_bucket_size(layout),
-               .replica = static_cast<int>(ranks_.coordinates.data),
-               .replicas = static_cast<int>(data_parallel_size(layout)),
+               .replica = ranks_.data_rank(),
+               .replicas = static_cast<int>(data_and_context_size(layout)),
                .first_tensor_rank = ranks_.coordinates.tensor == 0};
   if (shards != nullptr) {
     cut.rank = shards->rank();

@@ -47,7 +47,7 @@ class RankTest : public RunTest {
     std::vector<StepResult> results(static_cast<std::size_t>(config.layout.world_size));
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
-      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
       results[static_cast<std::size_t>(rank.ranks().world->rank())] = work(rank, stream.source());
     });
     return results;
@@ -241,7 +241,7 @@ TEST_F(RankTest, ReadsItsOwnSamplesOnce) {
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
     const int number = rank.ranks().world->rank();
-    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
     for (int step = 0; step < 2; ++step) {
       const BatchSource inner = stream.source();
       rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
@@ -267,7 +267,7 @@ TEST_F(RankTest, AFaultOfOneSourceEndsAll) {
     try {
       run_ranks(setup.config, *setup.model, [&](Rank& rank) {
         rank.initialise();
-        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
         for (int step = 0; step < 3; ++step) {
           const BatchSource inner = stream.source();
           rank.train_step({.lr = 1e-3}, [&](int microbatch) -> const HostBatch& {
@@ -293,7 +293,7 @@ TEST_F(RankTest, CopiesStayEqual) {
   std::array<std::vector<float>, 4> weights;
   run_ranks(setup.config, *setup.model, [&](Rank& rank) {
     rank.initialise();
-    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+    RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
     for (int step = 1; step <= 3; ++step) {
       rank.train_step({.lr = 1e-2, .adam_step = step}, stream.source());
     }

@@ -124,6 +124,9 @@ std::optional<double> StepLosses::fixed_count(std::int64_t updates) const {
 // leave zeros.
 void StepLosses::average_microbatches() const {
   const Tensor& microbatches = memory_.of_microbatches;
+  // A microbatch's rows may lie on several ranks, which then all have its mean: one counts it.
+  sum_over(context_, ranks_.context.get(), microbatches);
+  if (ranks_.coordinates.context > 0) return;
   const std::int64_t columns = microbatches.shape[2];
   std::vector<double> parts(static_cast<std::size_t>(microbatches.count()));
   context_.backend.read_back(context_.queue, microbatches,

@@ -26,7 +26,7 @@ struct Row {
 std::string_view advice_for(SmallerBy what, const LayoutConfig& layout) {
   switch (what) {
     case SmallerBy::kSharding:
-      if (data_parallel_size(layout) == 1 || layout.use_distributed_optimizer) break;
+      if (data_and_context_size(layout) == 1 || layout.use_distributed_optimizer) break;
       return "--use-distributed-optimizer";
     case SmallerBy::kRecompute:
       return layout.recompute_granularity == "full"

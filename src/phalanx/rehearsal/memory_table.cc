@@ -51,7 +51,8 @@ std::string memory_table(const MemoryPlan& plan) {
 std::vector<int> ranks_of_places(const RankGrid& grid) {
   std::vector<int> ranks;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
-    if (grid.coordinates(rank).data == 0) ranks.push_back(rank);
+    const GridCoordinates at = grid.coordinates(rank);
+    if (at.data == 0 && at.context == 0) ranks.push_back(rank);
   }
   std::ranges::stable_sort(ranks, {}, [&](int rank) {
     const GridCoordinates at = grid.coordinates(rank);

@@ -73,7 +73,7 @@ void resolve_data_parallelism(LayoutConfig& l) {
   }
   refuse_idle(l);
   check_files(l);
-  const std::int64_t data = data_parallel_size(l);
+  const std::int64_t data = data_and_context_size(l);
   if (data % l.num_distributed_optimizer_instances != 0) {
     throw ConfigError(
         "--num-distributed-optimizer-instances {} does not divide the {} data-parallel ranks",

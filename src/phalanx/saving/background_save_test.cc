@@ -73,7 +73,7 @@ class BackgroundSaveTest : public RunTest {
       const auto backend = setup.device.choice().make_backend(1);
       Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
       rank.initialise();
-      const auto stream = setup.stream(SplitKind::kTrain, 0, ranks.coordinates.data);
+      const auto stream = setup.stream(SplitKind::kTrain, 0, ranks.coordinates);
       const BatchSource source = stream->source();
       StepTimers timers;
       RunSaver saver(setup.saved_run(), setup.save_target(), rank,

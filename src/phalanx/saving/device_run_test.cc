@@ -100,7 +100,7 @@ class DeviceRunTest : public RunTest {
         state = load_run(setup.config, CheckpointReader::open(path(loaded)), rank);
       }
       const std::int64_t samples = state.iteration * c.layout.global_batch_size;
-      const auto stream = setup.stream(SplitKind::kTrain, samples, rank.ranks().coordinates.data);
+      const auto stream = setup.stream(SplitKind::kTrain, samples, rank.ranks().coordinates);
       StepTimers timers;
       RunSaver saver(setup.saved_run(), setup.save_target(), rank,
                      {.note = [](const RunNote&) {},
@@ -201,7 +201,7 @@ TEST_F(DeviceRunTest, FaultsComeWithTheResultsOfAStep) {
   run_local_ranks(1, {}, [&](Communicator& world) {
     PlacedRank placed(setup, world, true);
     placed.rank().initialise();
-    const auto stream = setup.stream(SplitKind::kTrain, 0, 0);
+    const auto stream = setup.stream(SplitKind::kTrain, 0, {});
     placed.rank().train_step({.lr = 1e-2}, stream->source());
     placed.device().fault = "target 60000";
     EXPECT_THAT(error_of([&] { placed.rank().train_step({.lr = 1e-2}, stream->source()); }),

@@ -70,6 +70,10 @@ std::int64_t ranks_of_model(const LayoutConfig& c) {
 
 std::int64_t data_parallel_size(const LayoutConfig& c) { return c.world_size / ranks_of_model(c); }
 
+std::int64_t data_and_context_size(const LayoutConfig& c) {
+  return data_parallel_size(c) * c.context_parallel_size;
+}
+
 std::int64_t ranks_on_machine(const LayoutConfig& layout) {
   return layout.local_size > 0 ? layout.local_size : layout.world_size;
 }

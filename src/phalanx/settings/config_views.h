@@ -25,6 +25,9 @@ std::int64_t ranks_of_model(const LayoutConfig& layout);
 // The number of ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
+// The number of ranks that have other rows for the same parameters, over which gradients are summed
+// and states are cut: the data-parallel size times the context-parallel size.
+std::int64_t data_and_context_size(const LayoutConfig& layout);
 // The stage of ZeRO, from any of the flags that can set it.
 std::int64_t zero_stage(const LayoutConfig& layout);
 // The number of samples in one microbatch of all data-parallel ranks.

@@ -115,8 +115,8 @@ std::int64_t RunData::evaluation_iterations(SplitKind kind, std::size_t set) con
   return sets(kind).at(set).source->size() / evaluation_batch_;
 }
 
-RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank,
-                        std::size_t set, std::vector<int> cores) {
+RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consumed,
+                        const GridCoordinates& rank, std::size_t set, std::vector<int> cores) {
   const TrainConfig& config = data.config_;
   const auto& source = data.sets(kind).at(set).source;
   const std::shared_ptr<Sampler> sampler =
@@ -125,7 +125,7 @@ RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consum
                    {.total_samples = source->size(),
                     .consumed_samples = consumed,
                     .micro_batch_size = config.layout.micro_batch_size,
-                    .data_parallel_rank = data_rank,
+                    .data_parallel_rank = rank.data,
                     .data_parallel_size = data_parallel_size(config.layout),
                     .name = std::string(name_of(kind)),
                     .repeats = kind != SplitKind::kTrain});

@@ -55,14 +55,15 @@ class RunData {
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
 
-  // A data-parallel rank's microbatches of one set, in order. It begins after `consumed` samples of
-  // all ranks. From the first request on --num-workers threads read ahead: a global batch of
-  // training data, or a few microbatches of evaluation data.
+  // A rank's microbatches of one set, in order: the samples of its data-parallel rank, of these the
+  // rows of its context-parallel rank. It begins after `consumed` samples of all ranks. From the
+  // first request on --num-workers threads read ahead: a global batch of training data, or a few
+  // microbatches of evaluation data.
   class Stream {
    public:
     // The threads run on `cores`; where that is empty, on the cores of the rank.
-    Stream(const RunData& data, SplitKind kind, std::int64_t consumed, int data_rank = 0,
-           std::size_t set = 0, std::vector<int> cores = {});
+    Stream(const RunData& data, SplitKind kind, std::int64_t consumed,
+           const GridCoordinates& rank = {}, std::size_t set = 0, std::vector<int> cores = {});
     // The microbatches of the next global batch.
     BatchSource source();
     // What each loss counts in the next microbatches, of one global batch (BatchLoader::counts()).

@@ -41,7 +41,7 @@ class RunDataTest : public RunTest {
     std::map<std::int64_t, std::vector<std::int32_t>> samples;
     const auto ranks = static_cast<int>(data_parallel_size(c.layout));
     for (int rank = 0; rank < ranks; ++rank) {
-      RunData::Stream stream(data, SplitKind::kTrain, consumed, rank);
+      RunData::Stream stream(data, SplitKind::kTrain, consumed, {.data = rank});
       const BatchSource source = stream.source();
       for (std::int64_t m = 0; m < num_microbatches(c.layout, c.layout.global_batch_size); ++m) {
         const HostBatch& batch = source(static_cast<int>(m));

@@ -177,8 +177,9 @@ SaveTarget RunSetup::save_target() const {
 }
 
 std::unique_ptr<RunData::Stream> RunSetup::stream(SplitKind kind, std::int64_t consumed,
-                                                  int data_rank, std::size_t set) const {
-  return std::make_unique<RunData::Stream>(*data, kind, consumed, data_rank, set, affinity.all());
+                                                  const GridCoordinates& rank,
+                                                  std::size_t set) const {
+  return std::make_unique<RunData::Stream>(*data, kind, consumed, rank, set, affinity.all());
 }
 
 }  // namespace phalanx

@@ -76,8 +76,8 @@ struct RunSetup {
   SaveTarget save_target() const;
   // A data-parallel rank's samples of a split from `consumed` on, and of one of its sets. The
   // threads that read ahead run on the cores of any rank: a rank's own are its team's.
-  std::unique_ptr<RunData::Stream> stream(SplitKind kind, std::int64_t consumed, int data_rank,
-                                          std::size_t set = 0) const;
+  std::unique_ptr<RunData::Stream> stream(SplitKind kind, std::int64_t consumed,
+                                          const GridCoordinates& rank, std::size_t set = 0) const;
   int hosts() const { return places.back().host + 1; }
   // Per second, of all hosts.
   double peak_flops() const { return hosts() * device.peak_flops(); }

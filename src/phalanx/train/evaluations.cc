@@ -13,8 +13,7 @@ Evaluations::Evaluations(const RunSetup& setup, const StopToken& stop, Rank& ran
     : setup_(setup), stop_(stop), rank_(rank), high_water_(high_water), state_(state), log_(log) {
   constexpr SplitKind kValid = SplitKind::kValid;
   if (goes_on(kValid) && setup.data->sets(kValid).size() == 1) {
-    valid_stream_ =
-        setup.stream(kValid, state.consumed_valid_samples, rank.ranks().coordinates.data);
+    valid_stream_ = setup.stream(kValid, state.consumed_valid_samples, rank.ranks().coordinates);
   }
 }
 
@@ -62,7 +61,7 @@ std::optional<Evaluations::SetResult> Evaluations::evaluate_set(SplitKind kind, 
   const bool is_open = goes_on(kind) && valid_stream_ != nullptr;
   if (!is_open) {
     own = setup_.stream(kind, goes_on(kind) ? state_.consumed_valid_samples : 0,
-                        rank_.ranks().coordinates.data, set);
+                        rank_.ranks().coordinates, set);
   }
   RunData::Stream& stream = is_open ? *valid_stream_ : *own;
   std::vector<LossResult> sums(setup_.model->losses().size());

@@ -155,7 +155,7 @@ void StepTrace::end(const Action& /*pass*/) { passes_.back().end = milliseconds_
 
 std::optional<MeasuredStep> gather_step(const RunSetup& setup, const StepTrace& trace,
                                         const RankCommunicators& ranks, Context& context) {
-  const bool is_drawn = ranks.coordinates.tensor == 0 && ranks.coordinates.data == 0;
+  const bool is_drawn = ranks.coordinates.tensor == 0 && ranks.data_rank() == 0;
   if (!is_drawn) return std::nullopt;
   Communicator* pipeline = ranks.on_host(ranks.pipeline.get());
   std::vector<double> ahead = {0.0};

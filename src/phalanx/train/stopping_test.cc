@@ -143,7 +143,7 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
         rank.initialise();
         int& given_up = outcomes[static_cast<std::size_t>(rank.ranks().world->rank())];
         for (const int at : {0, 1, 2, 7, 20, 23, 24}) {
-          RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+          RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
           int asked = 0;
           const auto stop = [&] { return rank.ranks().world->rank() == asking && asked++ == at; };
           const auto result = rank.evaluate_unless(stop, stream.source());
@@ -151,8 +151,8 @@ TEST_F(StoppingTest, AllRanksLeaveOutTheSameMicrobatches) {
           // The next evaluation and collective work as before.
           EXPECT_GT(rank.largest_of_all(at + 1), at);
         }
-        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
-        RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+        RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
+        RunData::Stream same(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
         const auto listening = rank.evaluate_unless([] { return false; }, stream.source());
         ASSERT_TRUE(listening);
         EXPECT_EQ(listening->loss(), rank.evaluate(same.source()).loss());

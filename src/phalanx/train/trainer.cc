@@ -84,7 +84,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       left_out_(iterations_to_skip(config_.run)),
       times_(setup, rank_, timers_, start_),
       train_stream_(
-          setup.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates.data)),
+          setup.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates)),
       log_(setup, plan_, state_, sinks, times_.of_setup()),
       // Weights of an asynchronous schedule change within a program.
       runs_ahead_(backend_->space() == MemorySpace::kDevice && !is_asynchronous(config_.layout)),
@@ -217,7 +217,7 @@ void Trainer::leave_out_iteration() {
   state_.consumed_train_samples += batch;
   state_.left_out_samples += batch;
   train_stream_ =
-      setup_.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates.data);
+      setup_.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates);
   log_.note({RunNote::Kind::kWarning, state_.iteration,
              fmt::format("iteration {} is left out: its {} samples are consumed and nothing is "
                          "computed (--iterations-to-skip)",
@@ -351,7 +351,7 @@ bool Trainer::has_failed(std::span<const StepResult> steps) {
 void Trainer::explain_failure(const UnderWay& failed, std::span<const StepResult> steps,
                               bool next_has_run) {
   const auto again =
-      setup_.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates.data);
+      setup_.stream(SplitKind::kTrain, state_.consumed_train_samples, ranks_.coordinates);
   const BatchSource source = again->source();
   WatchedPasses passes(watch_, nullptr);
   explain_failed_step(rank_, config_, setup_.programs.placement(), setup_.places,

@@ -116,7 +116,7 @@ class NanFinderTest : public RunTest {
           static_cast<std::size_t>(iterations_until_drained(setup.config, setup.length, 0)),
           StepSchedule{.lr = 1e-3});
       const auto stream = [&] {
-        return RunData::Stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+        return RunData::Stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
       };
       auto first = stream();
       const auto results = rank.train(schedules, first.source(), nullptr, hooks.get());

@@ -61,7 +61,7 @@ TEST_F(NanWatchTest, FindsNothingInAFiniteStep) {
     const RunSetup setup(c);
     run_ranks(setup.config, *setup.model, [&](Rank& rank) {
       rank.initialise();
-      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates.data);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain, 0, rank.ranks().coordinates);
       for (int step = 1; step <= 2; ++step) {
         NanWatch watch(rank, setup.programs.placement());
         const StepSchedule schedule{.lr = 1e-3, .adam_step = step};
