@@ -67,8 +67,10 @@ nn::Batch bind_batch(const BatchSchema& schema, std::vector<Tensor> columns,
   }
   const Tensor& position = columns[schema.index("position")];
   if (position.shape[0] > batch.rows[0].sample.shape[0]) {
-    batch.all_rows = {
-        .sample = {}, .position = position, .document = columns[schema.index("document")]};
+    batch.all_rows = {.sample = {},
+                      .position = position,
+                      .document = columns[schema.index("document")],
+                      .pattern = {.one_document = patterns[0].one_document}};
   }
   batch.columns = std::move(columns);
   return batch;

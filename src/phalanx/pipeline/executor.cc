@@ -259,6 +259,7 @@ void Executor::execute_pass(std::size_t index, Run& run) {
                 .batch = batch,
                 .shapes = run.settings.shapes,
                 .region = run.settings.region,
+                .context = run.settings.context,
                 .training = run.settings.training,
                 .loss_settings = run.settings.loss,
                 .losses = run.services.losses(action.microbatch),

@@ -69,6 +69,7 @@ struct ChunkTables {
 struct StepSettings {
   nn::BatchShapes shapes;
   TensorRegion region;
+  ContextRegion context = {};
   bool training = true;
   nn::LossSettings loss;
   Tensors constants = {};

@@ -21,7 +21,7 @@ void check_sequence(const HostBatch& batch, const std::string& prefix, const Row
           "--check-batches: {}{} of row {} of sample {} is {}, where this model's batches have {}; "
           "its data source must fill the column so, or the model must not say so "
           "(Model::row_patterns)",
-          prefix, name, row, samples[i], numbers[i], expected(row));
+          prefix, name, row, samples[i % samples.size()], numbers[i], expected(row));
     }
   };
   if (pattern.consecutive) check("position", [&](std::int64_t row) { return pattern.first + row; });

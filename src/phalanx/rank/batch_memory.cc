@@ -19,12 +19,12 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
 }
 
 BatchMemory::BatchMemory(const BatchSchema& schema, const nn::RowPatterns& patterns,
-                         std::int64_t samples, int slots, Arena& arena)
+                         std::int64_t samples, int slots, Arena& arena, int context_rank)
     : schema_(schema), patterns_(patterns), samples_(samples) {
   for (int i = 0; i < slots; ++i) {
     const Tensor bytes = arena.allocate(DType::kU8, {schema.bytes(samples)});
-    slots_.push_back(
-        {bytes, bind_batch(schema, batch_columns(schema, samples, arena, bytes), patterns)});
+    slots_.push_back({bytes, bind_batch(schema, batch_columns(schema, samples, arena, bytes),
+                                        patterns, context_rank)});
   }
 }
 

@@ -22,9 +22,10 @@ std::vector<Tensor> batch_columns(const BatchSchema& schema, std::int64_t sample
 class BatchMemory {
  public:
   BatchMemory() = default;
-  // Room for `slots` microbatches, whose coordinates keep to the patterns.
+  // Room for `slots` microbatches, whose coordinates keep to the patterns; of a context, this is
+  // rank `context_rank`.
   BatchMemory(const BatchSchema& schema, const nn::RowPatterns& patterns, std::int64_t samples,
-              int slots, Arena& arena);
+              int slots, Arena& arena, int context_rank = 0);
 
   const nn::RowPatterns& patterns() const { return patterns_; }
   const nn::Batch& operator[](int slot) const { return slot_at(slot).batch; }

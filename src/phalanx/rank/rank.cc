@@ -4,6 +4,7 @@
 #include <span>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/model/batch_binding.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/rank/gather.h"
@@ -49,6 +50,24 @@ bool has_own_host_memory(const TrainConfig& config, const Backend& backend) {
   return backend.space() == MemorySpace::kDevice || config.layout.device != "cpu";
 }
 
+// Every rank of the world splits at the same time.
+RankCommunicators::ContextLevels context_levels(const TrainConfig& config,
+                                                const RankCommunicators& ranks) {
+  const ContextParallel context = context_parallel(config.layout);
+  if (std::ranges::find(context.exchanges, ContextExchange::kHeadsAndRing) ==
+      context.exchanges.end()) {
+    return {};
+  }
+  return ranks.context_levels(context.inner);
+}
+
+// Of this rank's rows.
+nn::RowPatterns row_patterns(const Model& model, const BatchSchema& schema) {
+  nn::RowPatterns patterns = model.row_patterns();
+  if (schema != model.batch_schema()) patterns[0].consecutive = false;
+  return patterns;
+}
+
 }  // namespace
 
 // Gathers, slots of a stop agreement, counts of losses and scores.
@@ -62,21 +81,24 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
     : config_(config),
       ranks_(ranks),
       region_(any_rank.placed(ranks.coordinates.tensor)->transformer().tensor, ranks.tensor.get()),
+      context_levels_(context_levels(config, ranks)),
       context_{
           .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
       host_(has_own_host_memory(config, backend) ? std::make_unique<Host>(ranks.world->size())
                                                  : nullptr),
       arenas_(arenas),
       family_model_(any_rank.placed(ranks.coordinates.tensor)),
-      shapes_(batch_shapes(family_model_->batch_schema(), config.layout.micro_batch_size,
+      schema_(context_schema(family_model_->batch_schema(),
+                             static_cast<int>(config.layout.context_parallel_size))),
+      shapes_(batch_shapes(schema_, config.layout.micro_batch_size,
                            region_.layout().sequence_shards())),
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
       losses_(config_, *family_model_, programs_, states_.numbers().loss_sums(),
               arenas["workspace"], host_context().workspace),
-      batches_(family_model_->batch_schema(), family_model_->row_patterns(),
-               config.layout.micro_batch_size, programs_.batch_slots(), arenas["workspace"]) {
+      batches_(schema_, row_patterns(*family_model_, schema_), config.layout.micro_batch_size,
+               programs_.batch_slots(), arenas["workspace"], ranks.coordinates.context) {
   if (is_asynchronous(config.layout)) {
     asynchronous_ = std::make_unique<AsynchronousUpdates>(
         states_.parameters(), weight_versions(programs, ranks.coordinates.pipeline), ranks,

@@ -121,6 +121,10 @@ class Rank final {
   const RankPrograms& programs() const { return programs_; }
   const nn::BatchShapes& shapes() const { return shapes_; }
   const TensorRegion& region() const { return region_; }
+  ContextRegion context_region() const {
+    return ContextRegion(ranks_.context.get(), context_levels_.heads.get(),
+                         context_levels_.ring.get());
+  }
   const LossMemory& losses() const { return losses_; }
   const BatchMemory& batches() const { return batches_; }
   // Null unless the schedule is asynchronous.
@@ -143,11 +147,13 @@ class Rank final {
   bool ends_together_ = false;
   const RankCommunicators& ranks_;
   TensorRegion region_;
+  RankCommunicators::ContextLevels context_levels_;  // where some layer exchanges on two levels
   Context context_;
   std::unique_ptr<Host> host_;
   BackendPieces host_pieces_{context_};
   RankArenas& arenas_;
   std::shared_ptr<const Model> family_model_;  // of this rank's place
+  BatchSchema schema_;                         // of this rank's part of a microbatch
   nn::BatchShapes shapes_;
   RankStates states_;
   RankPrograms programs_;

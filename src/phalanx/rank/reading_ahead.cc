@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "phalanx/base/text_batches.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -20,13 +21,15 @@ BatchLoaderOptions reading_ahead(const TrainConfig& config, bool trains) {
       std::clamp<std::int64_t>(kEvaluatedPerWorker * workers, 1, num_microbatches(layout));
   return {.micro_batch_size = layout.micro_batch_size,
           .ahead = static_cast<int>(trains ? largest : few),
-          .workers = workers};
+          .workers = workers,
+          .cut = context_cut(layout)};
 }
 
 std::int64_t bytes_read_ahead(const TrainConfig& config, const BatchSchema& schema) {
   const auto of = [&](bool trains) {
     const BatchLoaderOptions options = reading_ahead(config, trains);
-    return BatchLoader::bytes(schema, options) + options.workers * kThreadBytes;
+    return BatchLoader::bytes(context_schema(schema, options.cut.ranks()), options) +
+           options.workers * kThreadBytes;
   };
   return of(true) + (config.run.eval_iters > 0 ? 2 * of(false) : 0);
 }

@@ -14,6 +14,7 @@ StepRun::StepRun(Rank& rank, const RankProgram& program, const BatchSource* sour
 StepSettings StepRun::settings() const {
   return {.shapes = rank_.shapes(),
           .region = rank_.region(),
+          .context = rank_.context_region(),
           .training = !program().forward_only,
           .loss = {.loss_scale = rank_.losses().scale,
                    .mean_of_microbatch = rank_.losses().averages_microbatches},

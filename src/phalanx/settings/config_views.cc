@@ -58,6 +58,12 @@ std::optional<ops::Rotary> rotary(const ModelConfig& m) {
   return r;
 }
 
+ContextExchange context_exchange(std::string_view name) {
+  if (name == "a2a") return ContextExchange::kHeads;
+  if (name == "a2a+p2p") return ContextExchange::kHeadsAndRing;
+  return name == "p2p" ? ContextExchange::kRing : ContextExchange::kGather;
+}
+
 }  // namespace
 
 bool has_decoder(const ModelConfig& m) { return m.decoder_num_layers > 0; }
@@ -69,6 +75,26 @@ std::int64_t ranks_of_model(const LayoutConfig& c) {
 }
 
 std::int64_t data_parallel_size(const LayoutConfig& c) { return c.world_size / ranks_of_model(c); }
+
+ContextCut context_cut(const LayoutConfig& c) {
+  return ContextCut(static_cast<int>(c.context_parallel_size), c.context_parallel_cut == "documents"
+                                                                   ? ContextCut::Kind::kDocuments
+                                                                   : ContextCut::Kind::kSequence);
+}
+
+ContextParallel context_parallel(const LayoutConfig& c) {
+  ContextParallel context{.size = static_cast<int>(c.context_parallel_size),
+                          .in_chunks = context_cut(c).kind() == ContextCut::Kind::kSequence};
+  if (!context.is_parallel()) return context;
+  for (const std::string& name : c.cp_comm_type) {
+    context.exchanges.push_back(context_exchange(name));
+  }
+  if (context.exchanges.empty()) context.exchanges = {ContextExchange::kRing};
+  if (!c.hierarchical_context_parallel_sizes.empty()) {
+    context.inner = static_cast<int>(c.hierarchical_context_parallel_sizes.front());
+  }
+  return context;
+}
 
 std::int64_t data_and_context_size(const LayoutConfig& c) {
   return data_parallel_size(c) * c.context_parallel_size;
@@ -194,6 +220,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& c) {
                  .size = static_cast<int>(c.layout.tensor_model_parallel_size),
                  .sequence = c.layout.sequence_parallel,
                  .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
+      .context = context_parallel(c.layout),
       .init_key = random_key(seed, RandomPurpose::kInitialisation),
       .dropout_key = random_key(seed, RandomPurpose::kDropout)};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "phalanx/mesh/context_cut.h"
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/model/stage_plan.h"
@@ -25,6 +26,9 @@ std::int64_t ranks_of_model(const LayoutConfig& layout);
 // The number of ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
+// How samples are cut among context-parallel ranks, and how their attention exchanges keys.
+ContextCut context_cut(const LayoutConfig& layout);
+ContextParallel context_parallel(const LayoutConfig& layout);
 // The number of ranks that have other rows for the same parameters, over which gradients are summed
 // and states are cut: the data-parallel size times the context-parallel size.
 std::int64_t data_and_context_size(const LayoutConfig& layout);

@@ -97,6 +97,9 @@ struct LayoutConfig {
   std::int64_t tensor_model_parallel_size = 1;
   std::int64_t pipeline_model_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
+  std::vector<std::string> cp_comm_type;  // p2p, a2a, all_gather, a2a+p2p: one, or one a layer; p2p
+  std::vector<std::int64_t> hierarchical_context_parallel_sizes;  // of a2a+p2p: a2a, p2p
+  std::string context_parallel_cut = "sequence";                  // sequence, documents
   bool sequence_parallel = false;
   bool use_tp_pp_dp_mapping = false;
   // The reduction of an input gradient is waited for before the next operation.

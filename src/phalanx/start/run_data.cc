@@ -130,6 +130,7 @@ RunData::Stream::Stream(const RunData& data, SplitKind kind, std::int64_t consum
                     .name = std::string(name_of(kind)),
                     .repeats = kind != SplitKind::kTrain});
   BatchLoaderOptions options = reading_ahead(config, kind == SplitKind::kTrain);
+  options.context_rank = rank.context;
   options.cores = std::move(cores);
   loader_ = std::make_unique<BatchLoader>(
       source, [sampler] { return sampler->next(); }, std::move(options));
