@@ -82,6 +82,22 @@ RankGrid rank_grid(const LayoutConfig& c) {
                   c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder);
 }
 
+ContextCut context_cut(const LayoutConfig& c) {
+  return {static_cast<int>(c.context_parallel_size), c.context_parallel_cut == "documents"
+                                                         ? ContextCut::Kind::kDocuments
+                                                         : ContextCut::Kind::kSequence};
+}
+
+std::int64_t document_multiple(const LayoutConfig& c) {
+  const bool is_cut = c.context_parallel_size > 1 && c.context_parallel_cut == "documents";
+  return is_cut ? 2 * c.context_parallel_size : 1;
+}
+
+const std::string& context_exchange(const LayoutConfig& c, std::int64_t layer) {
+  const auto& types = c.cp_comm_type;
+  return types.size() == 1 ? types[0] : types.at(static_cast<std::size_t>(layer));
+}
+
 bool is_asynchronous(const LayoutConfig& c) {
   return schedule_kind(c.pipeline_schedule).update != UpdateRule::kFlush;
 }

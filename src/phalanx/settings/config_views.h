@@ -2,8 +2,10 @@
 // What follows from a resolved configuration: the values that other rooms are built from.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "phalanx/mesh/context_cut.h"
 #include "phalanx/mesh/rank_grid.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/model/stage_plan.h"
@@ -25,6 +27,13 @@ std::int64_t ranks_of_model(const LayoutConfig& layout);
 // The number of ranks that share the cores of this machine.
 std::int64_t ranks_on_machine(const LayoutConfig& layout);
 std::int64_t data_parallel_size(const LayoutConfig& layout);
+// How samples are cut among context-parallel ranks.
+ContextCut context_cut(const LayoutConfig& layout);
+// How many rows the documents of a packed sample are multiples of, so that they can be cut.
+std::int64_t document_multiple(const LayoutConfig& layout);
+// How context-parallel ranks exchange keys and values in a layer, which is numbered over the whole
+// model: a word of --cp-comm-type.
+const std::string& context_exchange(const LayoutConfig& layout, std::int64_t layer);
 // The stage of ZeRO, from any of the flags that can set it.
 std::int64_t zero_stage(const LayoutConfig& layout);
 // The number of samples in one microbatch of all data-parallel ranks.
