@@ -105,19 +105,20 @@ class PackSpaces {
 
 class Packer {
  public:
-  Packer(const SequenceLengths& lengths, std::int64_t capacity, const std::function<void()>& poll)
-      : lengths_(lengths), capacity_(capacity), poll_(poll) {}
+  Packer(const SequenceLengths& lengths, std::int64_t capacity, std::int64_t multiple,
+         const std::function<void()>& poll)
+      : lengths_(lengths), capacity_(capacity), multiple_(multiple), poll_(poll) {}
 
   void greedy() {
     list_in_file_order();
     std::int64_t space = 0;
     for (std::size_t i = 0; i < documents_.size(); ++i) {
-      const std::int64_t length = placed_length(documents_[i]);
-      if (length > space) {
+      const std::int64_t room = room_of(documents_[i]);
+      if (room > space) {
         ++packs_;
         space = capacity_;
       }
-      space -= length;
+      space -= room;
       pack_of_[i] = packs_ - 1;
       poll_at(i);
     }
@@ -127,11 +128,11 @@ class Packer {
     list_longest_first();
     PackSpaces open(capacity_);
     for (std::size_t i = 0; i < documents_.size(); ++i) {
-      const std::int64_t length = placed_length(documents_[i]);
-      auto place = open.take(length);
+      const std::int64_t room = room_of(documents_[i]);
+      auto place = open.take(room);
       if (!place) place = {.pack = packs_++, .space = capacity_};
       pack_of_[i] = place->pack;
-      place->space -= length;
+      place->space -= room;
       if (place->space > 0) open.add(*place);
       poll_at(i);
     }
@@ -176,6 +177,10 @@ class Packer {
   std::int64_t placed_length(std::int64_t document) const {
     return std::min<std::int64_t>(lengths_[document], capacity_);
   }
+  // What a document takes of a pack.
+  std::int64_t room_of(std::int64_t document) const {
+    return round_up(placed_length(document), multiple_);
+  }
   void count(std::int64_t document, PackingCounts& counts) const {
     const std::int64_t cut = lengths_[document] - placed_length(document);
     counts.tokens += placed_length(document);
@@ -196,7 +201,7 @@ class Packer {
   void list_longest_first() {
     std::vector<std::int64_t> places(static_cast<std::size_t>(capacity_) + 1);
     const auto place_of = [&](std::int64_t document) -> std::int64_t& {
-      return places[static_cast<std::size_t>(placed_length(document))];
+      return places[static_cast<std::size_t>(room_of(document))];
     };
     for (std::int64_t document = 0; document < lengths_.size(); ++document) ++place_of(document);
     std::int64_t longer = 0;
@@ -214,7 +219,7 @@ class Packer {
   }
 
   const SequenceLengths& lengths_;
-  std::int64_t capacity_;
+  std::int64_t capacity_, multiple_;
   const std::function<void()>& poll_;
   std::vector<std::uint32_t> documents_;  // in the order in which they are placed
   std::vector<std::uint32_t> pack_of_;    // of each of them
@@ -224,7 +229,8 @@ class Packer {
 }  // namespace
 
 DocumentPacks pack_documents(const SequenceLengths& lengths, std::int64_t capacity,
-                             DocumentPacking packing, const std::function<void()>& poll) {
+                             DocumentPacking packing, const std::function<void()>& poll,
+                             std::int64_t multiple) {
   if (capacity < 1 || capacity > kMaxCapacity) {
     throw ConfigError("--seq-length {}: documents are packed into samples of 1 to {} tokens",
                       capacity, format_count(kMaxCapacity));
@@ -233,7 +239,9 @@ DocumentPacks pack_documents(const SequenceLengths& lengths, std::int64_t capaci
     throw ConfigError("{} documents: fewer than 2^32 - 1 of a dataset can be packed",
                       format_count(lengths.size()));
   }
-  Packer packer(lengths, capacity, poll);
+  PHALANX_CHECK(multiple > 0 && capacity % multiple == 0, "multiples of {} in packs of {}",
+                multiple, capacity);
+  Packer packer(lengths, capacity, multiple, poll);
   if (packing == DocumentPacking::kGreedy) {
     packer.greedy();
   } else {

@@ -37,13 +37,16 @@ struct DocumentPacks {
   PackingCounts counts;
 };
 
-// A function of the lengths, the capacity (1 to 2^24) and the way, which is not kWrapped. Takes
-// time in proportion to the documents, and up to 25 bytes of memory for each. `poll` is called
-// every so often; what it throws ends the packing. ConfigError for 2^32 - 1 documents and more.
+// A function of the lengths, the capacity (1 to 2^24), the way, which is not kWrapped, and
+// `multiple`: a document takes as many tokens' room, a multiple of it; the capacity must be one,
+// too (PHALANX_CHECK). Takes time in proportion to the documents, and up to 25 bytes of memory for
+// each. `poll` is called every so often; what it throws ends the packing. ConfigError for 2^32 - 1
+// documents and more.
 //
 // Best fit decreasing (Johnson, 1973): of packs with the least sufficient space the one that has
 // had it for the longest; documents of equal length in file order.
 DocumentPacks pack_documents(const SequenceLengths& lengths, std::int64_t capacity,
-                             DocumentPacking packing, const std::function<void()>& poll = nullptr);
+                             DocumentPacking packing, const std::function<void()>& poll = nullptr,
+                             std::int64_t multiple = 1);
 
 }  // namespace phalanx

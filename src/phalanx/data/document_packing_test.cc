@@ -28,8 +28,8 @@ Lists lists_of(const DocumentPacks& packs) {
 }
 
 DocumentPacks pack(const std::vector<std::int32_t>& lengths, std::int64_t capacity,
-                   DocumentPacking packing) {
-  return pack_documents(SequenceLengths(lengths), capacity, packing);
+                   DocumentPacking packing, std::int64_t multiple = 1) {
+  return pack_documents(SequenceLengths(lengths), capacity, packing, nullptr, multiple);
 }
 
 TEST(DocumentPackingTest, BestFitPutsTheLongestFirst) {
@@ -65,6 +65,19 @@ TEST(DocumentPackingTest, WhatTrainsNothingIsLeftOut) {
     EXPECT_THAT(pack({}, 4, packing).documents, IsEmpty());
     EXPECT_THAT(pack({1, 1, 0}, 4, packing).begins, ElementsAre(0));
   }
+}
+
+// Documents take 8, 4, 12, 4, 8, 4, 12 and 4 of a pack; only those of the same room stay in order.
+TEST(DocumentPackingTest, LengthsAreRoundedUpBeforePacking) {
+  const std::vector<std::int32_t> lengths = {5, 3, 9, 2, 7, 4, 14, 1};
+  const auto packs = pack(lengths, 12, DocumentPacking::kBestFit, 4);
+  EXPECT_EQ(lists_of(packs), (Lists{{2}, {6}, {0, 1}, {4, 3}, {5, 7}}));
+  EXPECT_EQ(packs.counts,
+            (PackingCounts{
+                .packs = 5, .documents = 8, .tokens = 43, .cut_documents = 1, .cut_tokens = 2}));
+  EXPECT_EQ(lists_of(pack(lengths, 12, DocumentPacking::kGreedy, 4)),
+            (Lists{{0, 1}, {2}, {3, 4}, {5}, {6}}));
+  EXPECT_THROW(pack(lengths, 10, DocumentPacking::kGreedy, 4), InternalError);
 }
 
 // What the method says, without its queues.

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
 
 namespace phalanx {
 namespace {
@@ -63,37 +64,48 @@ double fill_gpt_sample(std::span<const std::int32_t> tokens, std::int64_t real,
   return unmasked;
 }
 
-double fill_packed_sample(std::span<const std::int32_t> tokens,
-                          std::span<const std::int64_t> lengths, const GptBatchOptions& options,
-                          const BatchSchema& schema, Sample& sample) {
+double fill_packed_sample(std::span<const std::int32_t> tokens, const PackedDocuments& documents,
+                          const GptBatchOptions& options, const BatchSchema& schema,
+                          Sample& sample) {
   const Columns to(schema, sample);
-  PHALANX_CHECK(tokens.size() <= to.inputs.size(), "{} tokens for {} rows", tokens.size(),
-                to.inputs.size());
-  std::size_t row = 0;
+  const auto rows = std::ssize(to.inputs);
+  const auto fill_padding = [&to](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      const auto row = static_cast<std::size_t>(p);
+      to.inputs[row] = 0;
+      to.labels[row] = 0;
+      to.loss_mask[row] = 0.0F;
+      to.position_ids[row] = 0;
+      to.positions[row] = static_cast<std::int32_t>(p);
+      to.documents[row] = -1;
+    }
+  };
+  std::int64_t begin = 0;  // the document's first row
+  std::size_t token = 0;   // the next one to put
   double unmasked = 0.0;
-  for (std::size_t document = 0; document < lengths.size(); ++document) {
-    const std::int64_t length = lengths[document];
-    for (std::int64_t i = 0; i < length; ++i, ++row) {
+  for (std::size_t document = 0; document < documents.lengths.size(); ++document) {
+    const std::int64_t length = documents.lengths[document];
+    const std::int64_t end = begin + round_up(length, documents.multiple);
+    PHALANX_CHECK(end <= rows && token + static_cast<std::size_t>(length) <= tokens.size(),
+                  "document {} ends at row {} of {}, in {} tokens", document, end, rows,
+                  tokens.size());
+    for (std::int64_t i = 0; i < length; ++i, ++token) {
+      const auto row = static_cast<std::size_t>(begin + i);
       const bool has_label = i + 1 < length;
-      const bool counts = has_label && !(options.eod_mask_loss && tokens[row] == options.eod);
-      to.inputs[row] = tokens[row];
-      to.labels[row] = has_label ? tokens[row + 1] : 0;
+      const bool counts = has_label && !(options.eod_mask_loss && tokens[token] == options.eod);
+      to.inputs[row] = tokens[token];
+      to.labels[row] = has_label ? tokens[token + 1] : 0;
       to.loss_mask[row] = counts ? 1.0F : 0.0F;
       to.position_ids[row] = static_cast<std::int32_t>(i);
-      to.positions[row] = static_cast<std::int32_t>(row);
+      to.positions[row] = static_cast<std::int32_t>(begin + i);
       to.documents[row] = static_cast<std::int32_t>(document);
       unmasked += static_cast<double>(to.loss_mask[row]);
     }
+    fill_padding(begin + length, end);
+    begin = end;
   }
-  PHALANX_CHECK(row == tokens.size(), "documents of {} tokens, of {}", row, tokens.size());
-  for (; row < to.inputs.size(); ++row) {
-    to.inputs[row] = 0;
-    to.labels[row] = 0;
-    to.loss_mask[row] = 0.0F;
-    to.position_ids[row] = 0;
-    to.positions[row] = static_cast<std::int32_t>(row);
-    to.documents[row] = -1;
-  }
+  PHALANX_CHECK(token == tokens.size(), "documents of {} tokens, of {}", token, tokens.size());
+  fill_padding(begin, rows);
   return unmasked;
 }
 

@@ -25,13 +25,19 @@ struct GptBatchOptions {
 double fill_gpt_sample(std::span<const std::int32_t> tokens, std::int64_t real,
                        const GptBatchOptions& options, const BatchSchema& schema, Sample& sample);
 
-// The sample of documents that lie in `tokens` one after the other, document d `lengths[d]` tokens
-// long, all together at most the s rows of a sample. Rows see their own document alone, positions
-// begin at 0 in each, and a document's last row has no label; behind them is padding, document -1.
+// Documents of a sample: the tokens of each, and of how many rows each takes a multiple.
+struct PackedDocuments {
+  std::span<const std::int64_t> lengths;
+  std::int64_t multiple = 1;
+};
+
+// The sample of documents whose tokens lie in `tokens` one after the other; all together they take
+// at most the s rows of a sample. Rows see their own document alone, positions begin at 0 in each,
+// and a document's last row has no label; behind it and behind all of them is padding, document -1.
 // Of the options only eod_mask_loss counts. Returns how many rows have a loss.
-double fill_packed_sample(std::span<const std::int32_t> tokens,
-                          std::span<const std::int64_t> lengths, const GptBatchOptions& options,
-                          const BatchSchema& schema, Sample& sample);
+double fill_packed_sample(std::span<const std::int32_t> tokens, const PackedDocuments& documents,
+                          const GptBatchOptions& options, const BatchSchema& schema,
+                          Sample& sample);
 
 // ConfigError where an option needs an end-of-document id and there is none.
 void check_gpt_options(const GptBatchOptions& options);

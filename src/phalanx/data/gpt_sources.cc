@@ -46,6 +46,7 @@ std::shared_ptr<const SampleSource> GptSources::samples_in(
         std::move(sequences), range, options_.vocabulary_size,
         PackIndexOptions{.sequence_length = options_.sequence_length,
                          .packing = options_.packing,
+                         .document_multiple = options_.document_multiple,
                          .samples = samples,
                          .seed = options_.seed,
                          .order = options_.order,

@@ -23,6 +23,7 @@ struct GptSourceOptions {
   std::uint32_t seed = 1234;
   DataOrder order = DataOrder::kMegatron;
   DocumentPacking packing = DocumentPacking::kWrapped;
+  std::int64_t document_multiple = 1;    // PackIndexOptions, where documents are packed
   std::function<void()> poll = nullptr;  // GptIndexOptions
   const IndexCache* cache = nullptr;     // none: in memory
 };

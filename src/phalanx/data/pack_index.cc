@@ -68,8 +68,8 @@ void fill_shuffle(std::span<std::uint32_t> shuffle, std::int64_t packs,
 }
 
 IndexBlock build_block(const SequenceLengths& lengths, const PackIndexOptions& options) {
-  const DocumentPacks packs =
-      pack_documents(lengths, options.sequence_length, options.packing, options.poll);
+  const DocumentPacks packs = pack_documents(lengths, options.sequence_length, options.packing,
+                                             options.poll, options.document_multiple);
   if (packs.counts.packs == 0) {
     throw ConfigError(
         "{} documents, none of two tokens or more: nothing can be packed; give more data or a "
@@ -132,12 +132,16 @@ PackIndex view(const IndexBlock& block) {
 
 // Everything that decides the block. Of the documents only the lengths decide it.
 std::string describe(const SequenceLengths& lengths, const PackIndexOptions& options) {
-  return fmt::format(
+  std::string text = fmt::format(
       "packs of whole documents, version 1\nsequences: {}\nxxh3 of their lengths: {}\n"
       "sequence length: {}\npacking: {}\nsamples: {}\nseed: {}\ndata order: {}\n",
       lengths.size(), digest_to_text(xxh3(lengths.bytes())), options.sequence_length,
       name_of(options.packing), options.samples ? fmt::to_string(*options.samples) : "one epoch",
       options.seed, options.order == DataOrder::kMegatron ? "megatron" : "sequential");
+  if (options.document_multiple > 1) {
+    text += fmt::format("rows of a document: a multiple of {}\n", options.document_multiple);
+  }
+  return text;
 }
 
 }  // namespace

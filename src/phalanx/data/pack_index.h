@@ -20,6 +20,8 @@ namespace phalanx {
 struct PackIndexOptions {
   std::int64_t sequence_length = 0;
   DocumentPacking packing = DocumentPacking::kBestFit;
+  // Documents take a multiple of so many rows, and the sequence length is one.
+  std::int64_t document_multiple = 1;
   // Enough epochs for this many samples; none: one epoch.
   std::optional<std::int64_t> samples = std::nullopt;
   std::uint32_t seed = 1234;

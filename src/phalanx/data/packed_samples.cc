@@ -35,6 +35,7 @@ PackedSamples::PackedSamples(std::shared_ptr<const TokenSequences> data, IndexRa
       range_(range),
       vocabulary_size_(vocabulary_size),
       sequence_length_(index.sequence_length),
+      document_multiple_(index.document_multiple),
       batch_(batch),
       schema_(std::move(schema)),
       index_(make_index(data_->lengths(range.begin, range.end), index, cache)),
@@ -55,18 +56,22 @@ void PackedSamples::fetch(std::int64_t i, Sample& sample, std::span<double> coun
   tokens.resize(static_cast<std::size_t>(sequence_length_));
   lengths.clear();
   std::size_t filled = 0;
+  std::int64_t rows = 0;
   for (std::int64_t at = begin; at < end; ++at) {
     const std::int64_t document = index_.documents[at];
     if (document >= range_.size()) refuse_index(i);
     const std::int64_t sequence = range_.begin + document;
     const std::int64_t length = std::min<std::int64_t>(data_->length(sequence), sequence_length_);
     const auto count = static_cast<std::size_t>(length);
-    if (count > tokens.size() - filled) refuse_index(i);
+    rows += round_up(length, document_multiple_);
+    if (rows > sequence_length_) refuse_index(i);
     read_ids(*data_, sequence, 0, vocabulary_size_, std::span(tokens).subspan(filled, count));
     lengths.push_back(length);
     filled += count;
   }
-  counts[0] = fill_packed_sample(std::span(tokens).first(filled), lengths, batch_, schema_, sample);
+  counts[0] = fill_packed_sample(std::span(tokens).first(filled),
+                                 {.lengths = lengths, .multiple = document_multiple_}, batch_,
+                                 schema_, sample);
 }
 
 std::optional<double> PackedSamples::mean_of_documents(const DocumentMeasure& measure) const {

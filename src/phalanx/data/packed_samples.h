@@ -1,7 +1,7 @@
 #pragma once
 // Samples of a GPT that are whole documents side by side. Rows of a document see rows of it alone,
 // and its positions begin at 0. Its last row has no label; behind the last document is padding,
-// which nobody sees.
+// which nobody sees, and behind each, where documents take a multiple of some number of rows.
 
 #include <cstdint>
 #include <memory>
@@ -42,7 +42,7 @@ class PackedSamples final : public SampleSource {
   std::shared_ptr<const TokenSequences> data_;
   IndexRange range_;
   std::int64_t vocabulary_size_;
-  std::int64_t sequence_length_;
+  std::int64_t sequence_length_, document_multiple_;
   GptBatchOptions batch_;
   BatchSchema schema_;
   PackIndex index_;

@@ -91,6 +91,31 @@ TEST_F(PackedSamplesTest, WhatIsNotFilledIsPadding) {
   EXPECT_THAT(columns.document.subspan(11), ElementsAre(2, 2, 3, -1, -1));
 }
 
+// As context parallelism cuts them.
+TEST_F(PackedSamplesTest, DocumentsTakeAMultipleOfRows) {
+  PackIndexOptions options = kInOrder;
+  options.sequence_length = 16;
+  options.document_multiple = 4;
+  const PackedSamples source = samples(options);  // documents of 8, 3 and 2 tokens
+  EXPECT_EQ(source.size(), 1);
+  EXPECT_EQ(source.index().counts.tokens, 13);
+  EXPECT_EQ(source.index().counts.dropped_packs, 1);
+  EXPECT_EQ(fetch(source, 0), 7 + 2 + 1);
+  const testing::GptColumns columns(batch_);
+  EXPECT_THAT(columns.tokens,
+              ElementsAre(20, 21, 22, 23, 24, 25, 26, kEod, 10, 11, kEod, 0, 30, kEod, 0, 0));
+  EXPECT_THAT(columns.labels.subspan(8), ElementsAre(11, kEod, 0, 0, kEod, 0, 0, 0));
+  EXPECT_THAT(columns.loss_mask.subspan(8), ElementsAre(1, 1, 0, 0, 1, 0, 0, 0));
+  EXPECT_THAT(columns.position_ids.subspan(8), ElementsAre(0, 1, 2, 0, 0, 1, 0, 0));
+  EXPECT_THAT(columns.position.subspan(8), ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(columns.document.subspan(8), ElementsAre(1, 1, 1, -1, 2, 2, -1, -1));
+  EXPECT_EQ(source.mean_of_documents([](std::int64_t n) { return static_cast<double>(n); }), 13.0);
+  // What a rank has of it.
+  const ContextCut cut(2, ContextCut::Kind::kDocuments);
+  EXPECT_EQ(cut.rows(16, columns.document, 1),
+            (std::vector<ContextCut::Range>{{2, 2}, {4, 2}, {9, 1}, {10, 1}, {13, 1}, {14, 1}}));
+}
+
 TEST_F(PackedSamplesTest, MeansOfDocuments) {
   const PackedSamples source = samples(kInOrder);  // documents of 6 | 3, 2 and 1 tokens
   EXPECT_EQ(source.mean_of_documents([](std::int64_t n) { return static_cast<double>(n); }), 6.0);
@@ -129,6 +154,11 @@ TEST_F(PackedSamplesTest, TheCacheGivesTheSame) {
       }
     }
   }
+  // Documents of other sizes are other packs.
+  PackIndexOptions options = {.sequence_length = 6, .samples = 9};
+  const std::string file = samples(options, {}, &cache).index().file;
+  options.document_multiple = 2;
+  EXPECT_NE(samples(options, {}, &cache).index().file, file);
 }
 
 TEST_F(PackedSamplesTest, NothingToPack) {

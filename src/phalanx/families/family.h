@@ -58,6 +58,8 @@ class ModelFamily {
   // tokenizer's size.
   virtual std::shared_ptr<const Model> model(const TrainConfig& config,
                                              std::int64_t vocabulary) const = 0;
+  // Whether the rows of a sample may lie on several ranks: it is one sequence of a causal model.
+  virtual bool has_context_parallelism() const { return false; }
   // Which part of the model every stage has.
   virtual std::vector<StageRange> stages(const TrainConfig& config,
                                          const Placement& placement) const;

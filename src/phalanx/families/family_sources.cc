@@ -41,7 +41,8 @@ MaskedOptions masked_options(const DataConfig& data, const SourceSeed& seed,
 }  // namespace
 
 std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSeed& seed,
-                                         std::int64_t vocabulary_size, std::int32_t eod) {
+                                         std::int64_t vocabulary_size, std::int32_t eod,
+                                         std::int64_t document_multiple) {
   return std::make_unique<GptSources>(GptSourceOptions{
       .schema = gpt_batch_schema(data.seq_length),
       .batch = {.eod = eod,
@@ -53,6 +54,7 @@ std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSee
       .seed = seed.seed,
       .order = data.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
       .packing = packing_of(data),
+      .document_multiple = document_multiple,
       .poll = seed.poll,
       .cache = cache_of(data, seed)});
 }

@@ -23,9 +23,11 @@ struct SourceSeed {
   std::function<void()> poll = nullptr;
 };
 
-// Ids are below `vocabulary_size`; `eod` is -1 where there is no end-of-document.
+// Ids are below `vocabulary_size`; `eod` is -1 where there is no end-of-document. Documents that
+// are packed take a multiple of `document_multiple` rows.
 std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSeed& seed,
-                                         std::int64_t vocabulary_size, std::int32_t eod);
+                                         std::int64_t vocabulary_size, std::int32_t eod,
+                                         std::int64_t document_multiple = 1);
 // ConfigError as BertSources and T5Sources, and for --data-order sequential.
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,
                                           const Tokenizer& tokenizer, bool binary_head);

@@ -21,13 +21,15 @@ class GptFamily final : public ModelFamily {
     }
   }
 
+  bool has_context_parallelism() const override { return true; }
   std::shared_ptr<const Model> model(const TrainConfig& config,
                                      std::int64_t vocabulary) const override {
     return std::make_shared<const GptModel>(gpt_config(config, vocabulary), config.data.seq_length);
   }
   std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                        const Tokenizer& tokenizer) const override {
-    return gpt_sources(config.data, seed, tokenizer.vocab_size(), tokenizer.end_of_document());
+    return gpt_sources(config.data, seed, tokenizer.vocab_size(), tokenizer.end_of_document(),
+                       document_multiple(config.layout));
   }
 };
 

@@ -58,10 +58,25 @@ constexpr TrainFlag kLayoutRows[] = {
             kRanks, "--encoder-tensor-model-parallel-size",
             "T5: as --tensor-model-parallel-size, or 0 (phalanx grid shows the groups of others)",
             {.range = from_to(0, kMostRanks)})),
-    works<&LayoutConfig::context_parallel_size>(
-        kRanks, "--context-parallel-size",
-        "1: context parallelism is not available in this version",
-        {.range = from_to(1, kMostRanks)}),
+    works<&LayoutConfig::context_parallel_size>(kRanks, "--context-parallel-size",
+                                                "GPT: ranks that share the rows of every sample",
+                                                {.range = from_to(1, kMostRanks)}),
+    of_families("gpt", works<&LayoutConfig::cp_comm_type>(
+                           kRanks, "--cp-comm-type",
+                           "How these ranks exchange keys and values, for all layers or a word for "
+                           "each: in a ring (p2p), by heads (a2a), whole (all_gather), or by heads "
+                           "within a group and in a ring between groups (a2a+p2p)",
+                           {.choices = "p2p a2a all_gather a2a+p2p",
+                            .same_values = "allgather=all_gather"})),
+    of_families("gpt",
+                works<&LayoutConfig::hierarchical_context_parallel_sizes>(
+                    kRanks, "--hierarchical-context-parallel-sizes",
+                    "--cp-comm-type a2a+p2p: ranks of a group, and groups", {.value_name = "A B"})),
+    of_families("gpt", works<&LayoutConfig::context_parallel_cut>(
+                           kRanks, "--context-parallel-cut",
+                           "What context-parallel ranks share out among them: the whole sequence, "
+                           "or, with --pack-documents greedy or best-fit, each document of it",
+                           {.choices = "sequence documents"})),
     works<&LayoutConfig::sequence_parallel>(
         kRanks, "--sequence-parallel",
         "Tensor-parallel ranks also share the sequence between the layers"),

@@ -40,7 +40,7 @@ inline constexpr std::string_view kSpellings = R"(
 --fp16-lm-cross-entropy --fp32-residual-connection --fp8-format --fsdp-double-buffer
 --fsdp-manual-registration --full-validation --global-batch-size --grad-reduce-in-bf16
 --group-query-attention --hidden-dropout --hidden-size --hierarchical-context-parallel-sizes
---high-priority-stream-groups --hysteresis --inference-rng-tracker --init-method-std
+--high-priority-stream-groups --hybrid-context-parallel --hysteresis --inference-rng-tracker --init-method-std
 --init-method-xavier-uniform --init-model-with-meta-device --initial-loss-scale --kv-channels
 --layernorm-epsilon --lazy-mpu-init --load --load-main-params-from-ckpt --local-rank --local_rank
 --log-batch-size-to-tensorboard --log-device-memory-used --log-energy --log-interval
@@ -50,7 +50,7 @@ inline constexpr std::string_view kSpellings = R"(
 --lr-decay-iters --lr-decay-samples --lr-decay-style --lr-warmup-fraction --lr-warmup-init
 --lr-warmup-iters --lr-warmup-samples --lr-wsd-decay-iters --lr-wsd-decay-samples
 --lr-wsd-decay-style --main-grads-dtype --main-params-dtype --make-vocab-size-divisible-by
---manual-gc --manual-gc-interval --mask-prob --max-position-embeddings
+--manual-gc --manual-gc-interval --mask-prob --max-position-embeddings --max-seqlen-per-dp-cp-rank
 --megatron-fsdp-grad-comm-dtype --megatron-fsdp-main-grads-dtype --megatron-fsdp-main-params-dtype
 --megatron-fsdp-version --memory-snapshot-path --merge-file --micro-batch-size
 --microbatch-group-size-per-virtual-pipeline-stage --min-loss-scale --min-lr

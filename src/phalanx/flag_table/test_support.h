@@ -30,6 +30,10 @@ inline void set_flags(TrainConfig& c, const std::string& flags) {
     }
     void operator()(std::string* value) const { *value = first; }
     void operator()(std::vector<std::string>* value) const { *value = words; }
+    void operator()(std::vector<std::int64_t>* value) const {
+      value->clear();
+      for (const std::string& word : words) value->push_back(std::stoll(word));
+    }
   };
   const auto target_of = [&c](const std::string& name) -> FlagTarget {
     if (name == "--world-size") return &c.layout.world_size;

@@ -30,6 +30,7 @@ std::string another_value(const TrainFlag& flag, const FlagTarget& target) {
       break;
     case FlagType::kText:
     case FlagType::kList:
+      if (std::holds_alternative<std::vector<std::int64_t>*>(target)) return "7";
       if (flag.spec.choices.empty()) return "word";
       for (const auto choice : words_of(flag.spec.choices)) {
         if (choice != now) return std::string(choice);

@@ -9,9 +9,9 @@ using enum FlagType;
 
 constexpr Absence kExperts = {"nothing depends on it without experts",
                               {"experts are not available in this version of Phalanx; give 1"}};
-constexpr Absence kContext = {
-    "nothing depends on it without context parallelism",
-    {"context parallelism is not available in this version of Phalanx; leave the flag out"}};
+constexpr Refusal kRanksBySample = {
+    "every sample is shared out among the same ranks, whatever its length; give "
+    "--context-parallel-size, and --pack-documents best-fit where documents are short"};
 constexpr Refusal kFewerLayers = {
     "layers are counted alone when they are shared out; give the rank with the embedding or the "
     "head fewer by --decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers"};
@@ -59,8 +59,8 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
     passed_over(kTraining, "--cuda-graph-warmup-steps", kInteger, kNoGraphs),
     satisfied(kRanks, "--disable-gloo-process-groups", kSwitch,
               "there are no groups of processes beside those that train"),
-    only_default("p2p", kRanks, "--cp-comm-type", kList, kContext),
-    refused(kRanks, "--hierarchical-context-parallel-sizes", kList, kContext.refusal),
+    refused(kRanks, "--hybrid-context-parallel", kSwitch, kRanksBySample),
+    refused(kRanks, "--max-seqlen-per-dp-cp-rank", kInteger, kRanksBySample),
     only_default("1", kRanks, "--expert-model-parallel-size", kInteger, kExperts),
     only_default("1", kRanks, "--expert-tensor-parallel-size", kInteger, kExperts),
     passed_over(kRanks, "--tp-comm-overlap", kSwitch,

@@ -65,6 +65,9 @@ struct PythonText {
     for (const auto& value : *values) words.push_back(python_quoted(value));
     return fmt::format("[{}]", fmt::join(words, ", "));
   }
+  std::string operator()(const std::vector<std::int64_t>* values) const {
+    return values->empty() ? "None" : fmt::format("[{}]", fmt::join(*values, ", "));
+  }
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "phalanx/flags/flag_spec.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -141,6 +142,7 @@ FlagType type_of(const FlagTarget& target, FlagType declared) {
       return declared == FlagType::kNumbers ? declared : FlagType::kText;
     }
     FlagType operator()(const std::vector<std::string>*) const { return FlagType::kList; }
+    FlagType operator()(const std::vector<std::int64_t>*) const { return FlagType::kList; }
   };
   return std::visit(Visitor{declared}, target);
 }
@@ -157,6 +159,9 @@ std::string text_of(const FlagTarget& target) {
     std::string operator()(const std::string* value) const { return *value; }
     std::string operator()(const std::vector<std::string>* value) const {
       return list_text(*value);
+    }
+    std::string operator()(const std::vector<std::int64_t>* value) const {
+      return fmt::format("{}", fmt::join(*value, " "));
     }
   };
   return std::visit(Visitor{}, target);
@@ -258,6 +263,11 @@ std::optional<std::string> assign(const FlagTarget& target, FlagType type,
     if (words.size() != 1) return "takes one value";
     if (auto fault = type_fault(type, words[0])) return fault;
   }
+  if (std::holds_alternative<std::vector<std::int64_t>*>(target)) {
+    for (const std::string& word : words) {
+      if (auto fault = type_fault(FlagType::kInteger, word)) return word + " " + *fault;
+    }
+  }
   struct Visitor {
     const std::vector<std::string>& words;
     void operator()(std::monostate) const {}
@@ -267,6 +277,10 @@ std::optional<std::string> assign(const FlagTarget& target, FlagType type,
     void operator()(std::optional<double>* value) const { *value = *finite_of(words[0]); }
     void operator()(std::string* value) const { *value = words[0]; }
     void operator()(std::vector<std::string>* value) const { *value = words; }
+    void operator()(std::vector<std::int64_t>* value) const {
+      value->clear();
+      for (const std::string& word : words) value->push_back(*parse_number<std::int64_t>(word));
+    }
   };
   std::visit(Visitor{words}, target);
   return std::nullopt;

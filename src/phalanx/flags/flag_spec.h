@@ -23,7 +23,7 @@ enum class FlagType : std::uint8_t {
   kReal,     // a finite number
   kText,
   kNumbers,  // numbers between commas or slashes, one argument: "969, 30, 1"
-  kList,     // one argument or more
+  kList,     // one argument or more; of whole numbers, where its variable is
 };
 
 // What a flag does.
@@ -103,8 +103,9 @@ struct FlagSpec {
 };
 
 // The variable of a flag; its first value is the default. Empty: the flag sets nothing.
-using FlagTarget = std::variant<std::monostate, bool*, std::int64_t*, double*,
-                                std::optional<double>*, std::string*, std::vector<std::string>*>;
+using FlagTarget =
+    std::variant<std::monostate, bool*, std::int64_t*, double*, std::optional<double>*,
+                 std::string*, std::vector<std::string>*, std::vector<std::int64_t>*>;
 
 // The canonical spelling of a name: --num-layers for "--num_layers" and "num_layers".
 std::string canonical_name(std::string_view spelling);

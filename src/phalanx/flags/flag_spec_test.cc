@@ -37,6 +37,19 @@ TEST(FlagSpec, IntegersAreDecimal) {
   EXPECT_EQ(fault(any, FlagType::kInteger, ""), "is empty: is a variable of the script not set?");
 }
 
+TEST(FlagSpec, ListsMayBeOfWholeNumbers) {
+  std::vector<std::int64_t> values = {7};
+  const FlagTarget target = &values;
+  EXPECT_EQ(type_of(target, FlagType::kSwitch), FlagType::kList);
+  EXPECT_EQ(assign(target, FlagType::kList, {"2", "4.5"}), "4.5 is not a whole number");
+  EXPECT_EQ(text_of(target), "7");
+  EXPECT_FALSE(assign(target, FlagType::kList, {"2", "010"}));
+  EXPECT_EQ(values, (std::vector<std::int64_t>{2, 10}));
+  EXPECT_EQ(text_of(target), "2 10");
+  EXPECT_FALSE(assign(target, FlagType::kList, words_of_text(FlagType::kList, "3 5")));
+  EXPECT_EQ(values, (std::vector<std::int64_t>{3, 5}));
+}
+
 TEST(FlagSpec, RealsAreFinite) {
   const FlagSpec any{.name = "--x"};
   for (const char* text : {"0", "-1.5e-3", ".5", "6.0e-5", "1e300"}) {

@@ -48,12 +48,6 @@ void resolve_ranks(TrainConfig& c) {
     throw ConfigError("--nproc (--world-size of a plan) {} must be from 1 to {}", l.world_size,
                       kMostRanks);
   }
-  if (l.context_parallel_size > 1) {
-    throw ConfigError(
-        "--context-parallel-size {}: context parallelism is not available in this version of "
-        "Phalanx; give 1",
-        l.context_parallel_size);
-  }
   const std::int64_t model_ranks = ranks_of_model(l);
   if (l.world_size % model_ranks != 0) {
     throw ConfigError(
@@ -132,7 +126,8 @@ void resolve_recomputation(TrainConfig& c) {
   }
   for (const auto& [flag, length] : {std::pair{"--seq-length", c.data.seq_length},
                                      {"--decoder-seq-length", c.data.decoder_seq_length}}) {
-    const std::int64_t values = l.micro_batch_size * length * c.model.hidden_size;
+    const std::int64_t rows = length / l.context_parallel_size;
+    const std::int64_t values = l.micro_batch_size * rows * c.model.hidden_size;
     if (values % l.tensor_model_parallel_size == 0) continue;
     throw ConfigError(
         "--distribute-saved-activations: --micro-batch-size {} x {} {} x --hidden-size {} values "

@@ -81,8 +81,8 @@ TEST(LayoutConfig, RefusesWorldsThatDoNotDivide) {
   expect_refused("--tensor-model-parallel-size 0", "--tensor-model-parallel-size");
   expect_refused("--world-size 6 --pipeline-model-parallel-size 4",
                  {"6 ranks", "--nproc", "--pipeline-model-parallel-size 4"});
-  expect_refused("--context-parallel-size 2",
-                 {"--context-parallel-size 2", "not available in this version"});
+  expect_refused("--world-size 3 --context-parallel-size 2",
+                 {"3 ranks", "--nproc", "--context-parallel-size 2"});
   expect_refused("--world-size 3",  // 8 samples on 3 ranks of 2
                  {"--global-batch-size 8", "6", "--micro-batch-size 2", "3 data-parallel"});
   expect_refused("--distributed-timeout-minutes 0", "--distributed-timeout-minutes");

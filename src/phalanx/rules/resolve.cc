@@ -183,6 +183,7 @@ void resolve(TrainConfig& config, bool for_training) {
   // Only after this check may sizes be multiplied.
   if (has_model && has_batch && faults.hold([&] { check_size(config); })) {
     faults.hold([&] { resolve_tensor_parallelism(config); });
+    check_context_parallelism(config, faults);
     faults.hold([&] { resolve_recomputation(config); });
     faults.hold([&] { resolve_pipeline(config); });
   }

@@ -22,6 +22,8 @@ void resolve_ranks(TrainConfig& config);
 void resolve_batch(TrainConfig& config);
 // Needs resolved model and ranks.
 void resolve_tensor_parallelism(TrainConfig& config);
+// Refuses what context-parallel ranks cannot share. Needs resolved model and ranks.
+void check_context_parallelism(const TrainConfig& config, Faults& faults);
 // Needs resolved ranks.
 void resolve_data_parallelism(LayoutConfig& layout);
 // How files of states are read and written.

@@ -130,6 +130,19 @@ void check_order(const RunInputs& inputs, const Manifest& manifest, const RunCon
         "datasets by the same flags, with the same weights, {}, or --allow-changed data-path",
         blend, manifest.iteration, then, kNewRun);
   }
+  const auto multiple = [&](const std::map<std::string, std::string>& arguments) {
+    const std::string text = of(arguments, kDocumentMultiple);
+    return text.empty() ? "1" : text;
+  };
+  if (multiple(inputs.arguments) != multiple(manifest.arguments) &&
+      !is_allowed_to_change(run, "--context-parallel-cut")) {
+    throw ConfigError(
+        "packed documents take a multiple of {} rows, but the checkpoint of iteration {} was made "
+        "with multiples of {}, which gives other samples: --context-parallel-cut documents needs "
+        "twice --context-parallel-size; give the same of both, {}, or --allow-changed "
+        "context-parallel-cut",
+        multiple(inputs.arguments), manifest.iteration, multiple(manifest.arguments), kNewRun);
+  }
   const std::string order = of(inputs.arguments, kCyclicOrder);
   const std::string order_then = of(manifest.arguments, kCyclicOrder);
   if (order.empty() || order_then.empty() || order == order_then) return;

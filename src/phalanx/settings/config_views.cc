@@ -89,7 +89,6 @@ ContextParallel context_parallel(const LayoutConfig& c) {
   for (const std::string& name : c.cp_comm_type) {
     context.exchanges.push_back(context_exchange(name));
   }
-  if (context.exchanges.empty()) context.exchanges = {ContextExchange::kRing};
   if (!c.hierarchical_context_parallel_sizes.empty()) {
     context.inner = static_cast<int>(c.hierarchical_context_parallel_sizes.front());
   }
@@ -110,6 +109,11 @@ RankGrid rank_grid(const LayoutConfig& c) {
                    .data = static_cast<int>(data_parallel_size(c)),
                    .pipeline = static_cast<int>(c.pipeline_model_parallel_size)},
                   c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder);
+}
+
+std::int64_t document_multiple(const LayoutConfig& c) {
+  const bool is_cut = c.context_parallel_size > 1 && c.context_parallel_cut == "documents";
+  return is_cut ? 2 * c.context_parallel_size : 1;
 }
 
 bool is_asynchronous(const LayoutConfig& c) {

@@ -2,6 +2,7 @@
 // What follows from a resolved configuration: the values that other rooms are built from.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "phalanx/mesh/context_cut.h"
@@ -29,6 +30,8 @@ std::int64_t data_parallel_size(const LayoutConfig& layout);
 // How samples are cut among context-parallel ranks, and how their attention exchanges keys.
 ContextCut context_cut(const LayoutConfig& layout);
 ContextParallel context_parallel(const LayoutConfig& layout);
+// How many rows the documents of a packed sample are multiples of, so that they can be cut.
+std::int64_t document_multiple(const LayoutConfig& layout);
 // The number of ranks that have other rows for the same parameters, over which gradients are summed
 // and states are cut: the data-parallel size times the context-parallel size.
 std::int64_t data_and_context_size(const LayoutConfig& layout);

@@ -155,6 +155,9 @@ std::map<std::string, std::string> order_arguments(const TrainConfig& config,
             ? fmt::format("{} samples in a microbatch of all ranks", micro * ranks)
             : fmt::format("micro batch {} x {} data-parallel ranks", micro, ranks);
   }
+  if (const std::int64_t multiple = document_multiple(config.layout); multiple > 1) {
+    arguments[std::string(kDocumentMultiple)] = fmt::to_string(multiple);
+  }
   return arguments;
 }
 

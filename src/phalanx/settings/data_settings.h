@@ -33,6 +33,8 @@ RunDataPaths data_paths(const DataConfig& data);
 // mixed, and for a cyclic sampler the sizes that decide its order.
 inline constexpr std::string_view kDataBlend = "run.data_blend";
 inline constexpr std::string_view kCyclicOrder = "run.cyclic_order";
+// Of how many rows packed documents take a multiple, where that is not 1.
+inline constexpr std::string_view kDocumentMultiple = "run.document_multiple";
 std::map<std::string, std::string> order_arguments(const TrainConfig& config,
                                                    const RunDataPaths& paths);
 

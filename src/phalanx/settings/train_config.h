@@ -97,9 +97,12 @@ struct LayoutConfig {
   std::int64_t tensor_model_parallel_size = 1;
   std::int64_t pipeline_model_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
-  std::vector<std::string> cp_comm_type;  // p2p, a2a, all_gather, a2a+p2p: one, or one a layer; p2p
-  std::vector<std::int64_t> hierarchical_context_parallel_sizes;  // of a2a+p2p: a2a, p2p
-  std::string context_parallel_cut = "sequence";                  // sequence, documents
+  // How context-parallel ranks exchange keys and values, in all layers or in each: p2p, a2a,
+  // all_gather, a2a+p2p.
+  std::vector<std::string> cp_comm_type = {"p2p"};
+  // Of a2a+p2p: ranks that exchange heads, and how many groups of these there are.
+  std::vector<std::int64_t> hierarchical_context_parallel_sizes;
+  std::string context_parallel_cut = "sequence";  // sequence, documents
   bool sequence_parallel = false;
   bool use_tp_pp_dp_mapping = false;
   // The reduction of an input gradient is waited for before the next operation.

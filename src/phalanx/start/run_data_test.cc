@@ -163,6 +163,15 @@ TEST_F(RunDataTest, TheOrderOfARunIsKept) {
   RunConfig allowed = c.run;
   allowed.allow_changed = {"data-path", "dataloader-type"};
   for (const RunInputs& other : {weights, fewer, sizes}) check_inputs(other, manifest, allowed);
+  const RunInputs rows = inputs_of([](TrainConfig& r) {
+    r.layout.world_size = r.layout.context_parallel_size = 2;
+    r.layout.context_parallel_cut = "documents";
+  });
+  EXPECT_THAT(error_of<ConfigError>([&] { check_inputs(rows, manifest, c.run); }),
+              AllOf(HasSubstr("a multiple of 4 rows"), HasSubstr("multiples of 1"),
+                    HasSubstr("--allow-changed context-parallel-cut")));
+  allowed.allow_changed = {"context-parallel-cut"};
+  check_inputs(rows, manifest, allowed);
   RunConfig finetune = c.run;
   finetune.finetune = true;
   check_inputs(weights, manifest, finetune);
