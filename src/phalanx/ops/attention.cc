@@ -34,18 +34,26 @@ Extents expect_inputs(std::string_view op, const AttentionInputs& in) {
   }
   expect_dense_last(op, in.query, in.key, in.value, in.bias);
   expect_rows(op, in.query_rows, e.sq, e.b);
-  expect_rows(op, in.key_rows, e.sk, e.b);
+  if (in.key_rows.sample) {
+    expect_rows(op, in.key_rows, e.sk, e.b);
+  } else {
+    expect_places(op, in.key_rows, e.sk, e.b);
+  }
   return e;
+}
+
+// Results of fused attention may be in full precision beside operands of 16 bits.
+void expect_result(std::string_view op, std::string_view operand, const Tensor& tensor,
+                   const Shape& shape, DType storage) {
+  expect_shape(op, operand, tensor, shape);
+  expect_stream(op, operand, tensor, storage);
 }
 
 void expect_gradients(std::string_view op, const AttentionInputs& in, const Tensor& dquery,
                       const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
-  expect_shape(op, "dquery", dquery, in.query.shape);
-  expect_shape(op, "dkey", dkey, in.key.shape);
-  expect_shape(op, "dvalue", dvalue, in.value.shape);
-  for (const Tensor* gradient : {&dquery, &dkey, &dvalue}) {
-    expect_dtype(op, "a gradient", *gradient, in.query.dtype);
-  }
+  expect_result(op, "dquery", dquery, in.query.shape, in.query.dtype);
+  expect_result(op, "dkey", dkey, in.key.shape, in.query.dtype);
+  expect_result(op, "dvalue", dvalue, in.value.shape, in.query.dtype);
   expect_dense_last(op, dquery, dkey, dvalue, dbias);
   if (!dbias) return;
   expect_full_precision(op, "dbias", dbias, in.bias.shape);
@@ -80,8 +88,13 @@ OpCost cost(const AttentionDelta& op) {
 }
 OpCost cost(const AttentionBackward& op) {
   return {"attention_backward", 5 * product_flops(op.in),
-          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta, op.dbias),
+          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta, op.dbias) +
+              (op.adds_to_dquery ? op.dquery.bytes() : 0),
           bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias)};
+}
+OpCost cost(const AttentionMerge& op) {
+  return {"attention_merge", 0, bytes_of(op.out, op.lse, op.part_out, op.part_lse),
+          bytes_of(op.out, op.lse)};
 }
 OpCost cost(const UnfusedAttentionForward& op) {
   return {"unfused_attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
@@ -95,7 +108,7 @@ OpCost cost(const UnfusedAttentionBackward& op) {
 
 void attention_forward(Context& context, const AttentionForward& op) {
   const Extents e = expect_inputs("attention_forward", op.in);
-  expect_shape("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d}, op.in.query.dtype);
+  expect_result("attention_forward", "out", op.out, {e.sq, e.b, e.heads, e.d}, op.in.query.dtype);
   expect_full_precision("attention_forward", "lse", op.lse, {e.b, e.heads, e.sq});
   expect_dense_last("attention_forward", op.out);
   enqueue(context, op);
@@ -114,9 +127,21 @@ void attention_backward(Context& context, const AttentionBackward& op) {
   const Extents e = expect_inputs("attention_backward", op.in);
   expect_gradients("attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
   expect_shape("attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d}, op.in.query.dtype);
+  if (op.adds_to_dquery) expect_full_precision("attention_backward", "dquery", op.dquery);
   expect_full_precision("attention_backward", "lse", op.lse, {e.b, e.heads, e.sq});
   expect_full_precision("attention_backward", "delta", op.delta, {e.b, e.heads, e.sq});
   expect_dense_last("attention_backward", op.dout);
+  enqueue(context, op);
+}
+
+void attention_merge(Context& context, const AttentionMerge& op) {
+  const Shape& heads = op.out.shape;
+  const Shape statistics{heads[1], heads[2], heads[0]};
+  expect_full_precision("attention_merge", "out", op.out);
+  expect_full_precision("attention_merge", "lse", op.lse, statistics);
+  expect_shape("attention_merge", "part_out", op.part_out, heads, op.out.dtype);
+  expect_full_precision("attention_merge", "part_lse", op.part_lse, statistics);
+  expect_dense_last("attention_merge", op.out, op.part_out);
   enqueue(context, op);
 }
 
@@ -133,6 +158,9 @@ void unfused_attention_forward(Context& context, const UnfusedAttentionForward& 
 void unfused_attention_backward(Context& context, const UnfusedAttentionBackward& op) {
   const Extents e = expect_inputs("unfused_attention_backward", op.in);
   expect_gradients("unfused_attention_backward", op.in, op.dquery, op.dkey, op.dvalue, op.dbias);
+  for (const Tensor* gradient : {&op.dquery, &op.dkey, &op.dvalue}) {
+    expect_dtype("unfused_attention_backward", "a gradient", *gradient, op.in.query.dtype);
+  }
   expect_shape("unfused_attention_backward", "dout", op.dout, {e.sq, e.b, e.heads, e.d},
                op.in.query.dtype);
   expect_shape("unfused_attention_backward", "probabilities", op.probabilities,

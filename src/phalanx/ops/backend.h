@@ -48,7 +48,7 @@ struct OpListOf {};
   X(BiasDropoutResidual) X(DropoutBackward)                                         \
   X(EmbeddingForward) X(AddPositions) X(EmbeddingGradient)                          \
   X(SparseEmbeddingGradient) X(SparseEmbeddingJoin)                                 \
-  X(AttentionForward) X(AttentionDelta) X(AttentionBackward)                        \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) X(AttentionMerge)      \
   X(UnfusedAttentionForward) X(UnfusedAttentionBackward)                            \
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate)           \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy)       \

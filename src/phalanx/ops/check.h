@@ -44,7 +44,8 @@ inline void expect_full_precision(std::string_view op, std::string_view operand,
   expect_full_precision(op, operand, tensor);
 }
 
-// The residual stream has the storage type of the other operands, or f32.
+// The residual stream, and results that other ops add up, have the storage type of the other
+// operands, or f32.
 inline void expect_stream(std::string_view op, std::string_view operand, const Tensor& tensor,
                           DType storage) {
   PHALANX_CHECK(tensor.dtype == storage || tensor.dtype == DType::kF32,
@@ -85,11 +86,17 @@ void expect_dense_rows(std::string_view op, const Operands&... tensors) {
   (expect(tensors), ...);
 }
 
+// Positions and documents of rows whose samples do not matter.
+inline void expect_places(std::string_view op, const RowCoordinates& rows, std::int64_t s,
+                          std::int64_t b) {
+  expect_shape(op, "rows.position", rows.position, {s, b}, DType::kI32);
+  expect_shape(op, "rows.document", rows.document, {s, b}, DType::kI32);
+}
+
 inline void expect_rows(std::string_view op, const RowCoordinates& rows, std::int64_t s,
                         std::int64_t b) {
   expect_shape(op, "rows.sample", rows.sample, {s, b}, DType::kI64);
-  expect_shape(op, "rows.position", rows.position, {s, b}, DType::kI32);
-  expect_shape(op, "rows.document", rows.document, {s, b}, DType::kI32);
+  expect_places(op, rows, s, b);
 }
 
 // Of an op with dropout over [s, b, h].

@@ -20,7 +20,7 @@ struct CudaInterface;
 using CudaInterfaceOf = const CudaInterface* (*)(int version);
 inline constexpr const char* kCudaInterfaceOf = "phalanx_cuda_interface";
 // Another one for every change of the table, or of what its functions take or return.
-inline constexpr int kCudaInterfaceVersion = 5;
+inline constexpr int kCudaInterfaceVersion = 6;
 
 struct CudaInterface {
   int (*device_count)();  // 0 where there is no device, or no driver

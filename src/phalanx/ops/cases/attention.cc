@@ -1,6 +1,7 @@
 #include "phalanx/ops/attention.h"
 
 #include <cmath>
+#include <limits>
 
 #include "phalanx/ops/cases/case.h"
 
@@ -198,6 +199,57 @@ Job delta(Operands& operands, const Spec& spec) {
   return make_job(op, attention_delta, {near(op.delta, 16)});
 }
 
+// A view of every second query of [sq, b, heads, d], or of such a row's statistics [b, heads, sq],
+// as a piece of a larger tensor has it.
+Tensor half_of_queries(Tensor tensor, int dim) {
+  tensor.shape[dim] /= 2;
+  tensor.strides[dim] *= 2;
+  return tensor;
+}
+
+struct MergeSpec {
+  std::int64_t sq, b, heads, d;
+  bool strided = false;
+};
+
+// Rows of all four kinds: seen by both parts, by one or the other, by none. Outputs of parts that
+// see nothing are garbage, which nobody reads.
+Job merge(Operands& operands, const MergeSpec& spec) {
+  const std::int64_t sq = spec.strided ? 2 * spec.sq : spec.sq;
+  const auto statistics = [&](bool first) {
+    std::vector<double> values;
+    for (std::int64_t n = 0; n < spec.b * spec.heads * sq; ++n) {
+      const bool blind = first ? n % 5 == 1 || n % 5 == 3 : n % 5 == 2 || n % 5 == 3;
+      const double far = n % 7 == 0 ? (first ? -200.0 : 200.0) : 0.0;  // one part is all
+      values.push_back(blind ? -std::numeric_limits<double>::infinity()
+                             : far + 8.0 * std::sin(0.9 * static_cast<double>(n) + first));
+    }
+    return operands.values(operands.full(), {spec.b, spec.heads, sq}, values);
+  };
+  const auto view = [&](const Tensor& tensor, int dim) {
+    return spec.strided ? half_of_queries(tensor, dim) : tensor;
+  };
+  const Shape shape{sq, spec.b, spec.heads, spec.d};
+  AttentionMerge op;
+  op.out = view(operands.uniform(operands.full(), shape), 0);
+  op.lse = view(statistics(true), 2);
+  op.part_out = view(operands.uniform(operands.full(), shape), 0);
+  op.part_lse = view(statistics(false), 2);
+  for (std::int64_t i = 0; i < op.out.shape[0] && operands.has_contents(); ++i) {
+    for (std::int64_t b = 0; b < spec.b; ++b) {
+      for (std::int64_t h = 0; h < spec.heads; ++h) {
+        const std::int64_t n = (b * spec.heads + h) * sq + (spec.strided ? 2 * i : i);
+        const auto row = [&](const Tensor& tensor) {
+          return tensor.slice(0, i, 1).slice(1, b, 1).slice(2, h, 1);
+        };
+        if (n % 5 == 1 || n % 5 == 3) operands.poison(row(op.out));
+        if (n % 5 == 2 || n % 5 == 3) operands.poison(row(op.part_out));
+      }
+    }
+  }
+  return make_job(op, attention_merge, {near(op.out, 16), near(op.lse, 4)});
+}
+
 Job backward(Operands& operands, const Spec& spec) {
   const AttentionForward forward = forward_op(operands, spec);
   const AttentionBackward op = backward_op(operands, spec, forward);
@@ -346,6 +398,10 @@ const Spec kDifferentiated[] = {
      Layout::kGroups},
 };
 
+const MergeSpec kMerged[] = {{1, 1, 1, 1},      {5, 1, 1, 64},   {65, 2, 3, 17},
+                             {130, 1, 2, 80},   {20, 2, 1, 128}, {67, 2, 2, 40, true},
+                             {3, 3, 4, 7, true}};
+
 }  // namespace
 
 void add_attention_cases(CaseTable& table) {
@@ -365,6 +421,14 @@ void add_attention_cases(CaseTable& table) {
     for (const Spec& spec : kBorders) table.tests.push_back(row(spec, kStorageTypes));
     for (const Spec& spec : kTimed) table.performance.push_back(row(spec, kTimedTypes));
   }
+  for (const MergeSpec& spec : kMerged) {
+    table.test("attention_merge",
+               fmt::format("{}, b {}, heads {}, d {}{}", spec.sq, spec.b, spec.heads, spec.d,
+                           spec.strided ? ", strided" : ""),
+               kFullPrecision, merge, spec);
+  }
+  table.time("attention_merge", "1024, b 1, heads 12, d 64", kFullPrecision, merge,
+             MergeSpec{1024, 1, 12, 64});
   for (const Spec& spec : kDifferentiated) {
     table.differentiate("attention", attention_name(spec), gradients, spec);
     table.differentiate("unfused_attention", attention_name(spec), unfused_gradients, spec);

@@ -450,7 +450,8 @@ class TileBackwardTask {
       if (index >= shape_.strips(kTileLanes)) return;
       const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, index, kTileLanes);
       store_strip_lanes<kTileLanes>(sums + s * kTileLanes * padded_, factor, strip, problem_.dquery,
-                                    shape_.width, scratch_.query_rows, 16 * width_tiles_);
+                                    shape_.width, scratch_.query_rows, 16 * width_tiles_,
+                                    problem_.op.adds_to_dquery);
     }
   }
 

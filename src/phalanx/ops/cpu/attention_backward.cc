@@ -30,6 +30,7 @@ struct AttentionGradients {
   Tensor lse;            // of the fused op: probabilities are recomputed from it
   Tensor probabilities;  // of the unfused op
   Tensor delta;          // [b, heads, sq] f32
+  bool adds_to_dquery = false;
 };
 
 // Every sample adds to the same dbias, so a bias gradient takes the samples in order.
@@ -377,7 +378,7 @@ class BackwardTask {
   void store_dquery(const QueryStrip& strip, const float* dquery) {
     fill(scratch_.factor, kStripRows, static_cast<float>(in_.op.scale));
     store_strip_lanes(dquery, scratch_.factor, strip, problem_.dquery, shape_.width,
-                      scratch_.query_rows, shape_.stride);
+                      scratch_.query_rows, shape_.stride, problem_.op.adds_to_dquery);
   }
 
   // Multiplies the sums by the factors that the products left out.
@@ -478,7 +479,8 @@ void execute(CpuDevice& device, const ops::AttentionBackward& op, const Tensor& 
                                      .dout = op.dout,
                                      .lse = op.lse,
                                      .probabilities = {},
-                                     .delta = op.delta};
+                                     .delta = op.delta,
+                                     .adds_to_dquery = op.adds_to_dquery};
   run_backward(device, BackwardProblem(device, gradients), scratch.data());
 }
 

@@ -195,6 +195,15 @@ HWY_INLINE void store_row(const float* from, std::int64_t width, float factor, D
   });
 }
 
+// to += factor * from, of floats.
+HWY_INLINE void add_row(const float* from, std::int64_t width, float factor, std::byte* to) {
+  auto* row = reinterpret_cast<float*>(to);
+  const auto scale = hn::Set(FloatTag(), factor);
+  for_vectors(0, width, [=](std::int64_t i, auto lanes) HWY_ATTR {
+    lanes.store(hn::Add(lanes.load(row + i), hn::Mul(scale, load(from + i))), row + i);
+  });
+}
+
 // Converts rows of floats in place to rows of bf16, half as far apart.
 inline void narrow_rows(float* rows, std::int64_t count, std::int64_t stride) {
   convert(rows, reinterpret_cast<bfloat16*>(rows), count * stride);
@@ -227,14 +236,19 @@ HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, s
   fill(to + strip.count * stride, (lanes_of(strip) - strip.count) * stride, 0.0F);
 }
 
-// Stores lanes [width][kLanes] as rows, each times its factor. `rows` is scratch, [kLanes][stride].
+// Stores lanes [width][kLanes] as rows, each times its factor, or adds them to rows of floats.
+// `rows` is scratch, [kLanes][stride].
 template <int kLanes = kStripRows>
 HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const QueryStrip& strip,
                                   const HeadRows& to, std::int64_t width, float* rows,
-                                  std::int64_t stride) {
+                                  std::int64_t stride, bool adds = false) {
   transpose(lanes, kLanes, stride, lanes_of(strip), rows, stride);
   for (int lane = 0; lane < strip.count; ++lane) {
-    store_row(rows + lane * stride, width, factor[lane], to.dtype(), strip.row(to, lane));
+    if (adds) {
+      add_row(rows + lane * stride, width, factor[lane], strip.row(to, lane));
+    } else {
+      store_row(rows + lane * stride, width, factor[lane], to.dtype(), strip.row(to, lane));
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "phalanx/ops/cuda/attention.h"
 
 #include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/attention_merge-inl.h"
 #include "phalanx/ops/cuda/attention_unfused_mma-inl.h"
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
@@ -13,6 +14,13 @@ constexpr std::int64_t kSide = AttentionTile::kSide;
 
 AttentionHeads heads_of(const AttentionOperand& operand) {
   return {operand.row_stride, operand.sample_stride, operand.group_stride, operand.head_stride};
+}
+
+// Of groups of one head.
+AttentionHeads single_heads_of(const AttentionOperand& operand) {
+  AttentionHeads heads = heads_of(operand);
+  heads.group = operand.head_stride;
+  return heads;
 }
 
 bool packs(const AttentionOperand& operand) {
@@ -160,19 +168,36 @@ void attention_forward(const CudaContext& context, const AttentionCall& call,
 }
 
 void attention_delta(const CudaContext& context, const AttentionDeltaCall& call) {
-  const auto one_by_one = [](const AttentionOperand& operand) {
-    AttentionHeads heads = heads_of(operand);
-    heads.group = operand.head_stride;
-    return heads;
-  };
   with_storage("attention_delta", call.out.data.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Instance = AttentionDeltaKernel<T>;
-    launch<Instance>(
-        context.queue, {ceil_div(call.queries * call.batch * call.heads, Instance::kThreads / 32)},
-        {call.delta, as<const T>(call.out.data), as<const T>(call.dout.data), one_by_one(call.out),
-         one_by_one(call.dout), call.queries, call.batch, call.heads, call.width});
+    launch<Instance>(context.queue,
+                     {ceil_div(call.queries * call.batch * call.heads, Instance::kThreads / 32)},
+                     {call.delta, as<const T>(call.out.data), as<const T>(call.dout.data),
+                      single_heads_of(call.out), single_heads_of(call.dout), call.queries,
+                      call.batch, call.heads, call.width});
   });
+}
+
+void attention_merge(const CudaContext& context, const AttentionMergeCall& call) {
+  using Instance = AttentionMergeKernel;
+  PHALANX_CHECK(call.out.data.type == DType::kF32 && call.part_out.data.type == DType::kF32,
+                "attention_merge: {} to {}", name_of(call.part_out.data.type),
+                name_of(call.out.data.type));
+  launch<Instance>(
+      context.queue, {ceil_div(call.queries * call.batch * call.heads, Instance::kThreads / 32)},
+      {as<float>(call.out.data),
+       as<const float>(call.part_out.data),
+       single_heads_of(call.out),
+       single_heads_of(call.part_out),
+       call.lse.at,
+       call.part_lse.at,
+       {call.lse.sample_stride, call.lse.head_stride, call.lse.row_stride},
+       {call.part_lse.sample_stride, call.part_lse.head_stride, call.part_lse.row_stride},
+       call.queries,
+       call.batch,
+       call.heads,
+       call.width});
 }
 
 void attention_backward(const CudaContext& context, const AttentionCall& call,

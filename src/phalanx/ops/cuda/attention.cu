@@ -1,6 +1,7 @@
 #include "phalanx/cuda/kernel.h"
 #include "phalanx/ops/cuda/attention-inl.h"
 #include "phalanx/ops/cuda/attention_backward-inl.h"
+#include "phalanx/ops/cuda/attention_merge-inl.h"
 
 using namespace phalanx::cuda;
 
@@ -19,3 +20,4 @@ PHALANX_KERNEL(AttentionKeyGradientKernel<fp16, false>)
 PHALANX_KERNEL(AttentionBiasGradientKernel<float, false>)
 PHALANX_KERNEL(AttentionBiasGradientKernel<bf16, false>)
 PHALANX_KERNEL(AttentionBiasGradientKernel<fp16, false>)
+PHALANX_KERNEL(AttentionMergeKernel)

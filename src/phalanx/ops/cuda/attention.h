@@ -33,6 +33,15 @@ struct CoordinatesOperand {
   bool one_document = false;
 };
 
+// [samples, heads, queries], elements from one to the next.
+template <typename T>
+struct StatisticOperand {
+  T* at = nullptr;
+  std::int64_t sample_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
 struct AttentionCall {
   AttentionOperand query;
   AttentionOperand key;
@@ -73,6 +82,20 @@ struct AttentionDeltaCall {
   std::int64_t width = 0;
 };
 void attention_delta(const CudaContext& context, const AttentionDeltaCall& call);
+
+// out and lse, of a part of the keys, become those of its keys and another part's. Groups do not
+// matter here, either.
+struct AttentionMergeCall {
+  AttentionOperand out;  // f32, as the next
+  AttentionOperand part_out;
+  StatisticOperand<float> lse;
+  StatisticOperand<const float> part_lse;
+  std::int64_t queries = 0;
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t width = 0;
+};
+void attention_merge(const CudaContext& context, const AttentionMergeCall& call);
 
 struct AttentionBackwardCall {
   AttentionOperand dout;

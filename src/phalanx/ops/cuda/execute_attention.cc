@@ -16,6 +16,7 @@ AttentionOperand heads_of(const Tensor& x, std::int64_t of_group) {
 
 template <typename T>
 CoordinateOperand<T> coordinate_of(const Tensor& tensor) {
+  if (!tensor) return {};
   return {address_as<T>(tensor), tensor.strides[0], tensor.strides[1]};
 }
 
@@ -80,6 +81,10 @@ AttentionBackwardCall backward_of(const Op& op) {
   return backward;
 }
 
+StatisticOperand<float> statistic_of(const Tensor& tensor) {
+  return {address_as<float>(tensor), tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+}
+
 ProbabilityOperand probabilities_of(const Tensor& probabilities) {
   return {address_of(probabilities), probabilities.strides[0], probabilities.strides[1],
           probabilities.strides[2]};
@@ -88,6 +93,8 @@ ProbabilityOperand probabilities_of(const Tensor& probabilities) {
 }  // namespace
 
 void execute(const CudaContext& context, const ops::AttentionForward& op) {
+  PHALANX_CHECK(op.out.dtype == op.in.query.dtype, "attention_forward: results of {} on CUDA",
+                name_of(op.out.dtype));
   attention_forward(context, call_of(op.in), heads_of(op.out, of_group(op.in)),
                     address_as<float>(op.lse));
 }
@@ -98,10 +105,27 @@ void execute(const CudaContext& context, const ops::AttentionDelta& op) {
 }
 
 void execute(const CudaContext& context, const ops::AttentionBackward& op) {
+  PHALANX_CHECK(op.dquery.dtype == op.in.query.dtype && op.dkey.dtype == op.in.query.dtype &&
+                    op.dvalue.dtype == op.in.query.dtype && !op.adds_to_dquery,
+                "attention_backward: results in full precision on CUDA");
   AttentionBackwardCall backward = backward_of(op);
   backward.lse = address_as<float>(op.lse);
   backward.delta = address_as<float>(op.delta);
   attention_backward(context, call_of(op.in), backward);
+}
+
+void execute(const CudaContext& context, const ops::AttentionMerge& op) {
+  const StatisticOperand<float> part = statistic_of(op.part_lse);
+  AttentionMergeCall call;
+  call.out = heads_of(op.out, 1);
+  call.part_out = heads_of(op.part_out, 1);
+  call.lse = statistic_of(op.lse);
+  call.part_lse = {part.at, part.sample_stride, part.head_stride, part.row_stride};
+  call.queries = op.out.shape[0];
+  call.batch = op.out.shape[1];
+  call.heads = op.out.shape[2];
+  call.width = op.out.shape[3];
+  attention_merge(context, call);
 }
 
 void execute(const CudaContext& context, const ops::UnfusedAttentionForward& op) {

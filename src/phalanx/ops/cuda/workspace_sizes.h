@@ -21,7 +21,7 @@ namespace cuda {
   X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
   X(BiasDropoutResidual) X(DropoutBackward) X(EmbeddingForward) X(AddPositions) \
   X(EmbeddingGradient) X(SparseEmbeddingGradient) X(SparseEmbeddingJoin) \
-  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) \
+  X(AttentionForward) X(AttentionDelta) X(AttentionBackward) X(AttentionMerge) \
   X(UnfusedAttentionForward) X(UnfusedAttentionBackward) \
   X(RelativeBiasForward) X(RelativeBiasBackward) X(RotaryTable) X(Rotate) \
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \

@@ -142,6 +142,21 @@ Gradients start_gradients(const Inputs& in, const Tensor& dbias) {
           dbias ? read(dbias) : Array(in.bias.shape)};
 }
 
+// L = ln(e^l + e^other), and what the two parts weigh.
+struct Joined {
+  Joined(double l, double other) {
+    if (l == -kInfinity && other == -kInfinity) return;
+    const double largest = std::max(l, other);
+    lse = largest + std::log(std::exp(l - largest) + std::exp(other - largest));
+    if (l != -kInfinity) weight = std::exp(l - lse);
+    if (other != -kInfinity) other_weight = std::exp(other - lse);
+  }
+
+  double lse = -kInfinity;
+  double weight = 0.0;
+  double other_weight = 0.0;
+};
+
 // For the fused and the unfused backward.
 template <typename Op>
 void write_gradients(const Op& op, const Gradients& gradients) {
@@ -194,7 +209,36 @@ void execute(RefDevice& /*device*/, const ops::AttentionBackward& op, const Tens
     exponentiate(row, lse(b, h, i));
     gradients.add_row(in, row, dout.row(i, b, h), delta(b, h, i), i, b, h);
   });
+  if (op.adds_to_dquery) {
+    const Array before = read(op.dquery);
+    for (std::size_t i = 0; i < before.values.size(); ++i) {
+      gradients.query.values[i] += before.values[i];
+    }
+  }
   write_gradients(op, gradients);
+}
+
+void execute(RefDevice& /*device*/, const ops::AttentionMerge& op, const Tensor& /*scratch*/) {
+  Array out = read(op.out);
+  Array lse = read(op.lse);
+  const Array part_out = read(op.part_out);
+  const Array part_lse = read(op.part_lse);
+  for (std::int64_t b = 0; b < lse.shape[0]; ++b) {
+    for (std::int64_t h = 0; h < lse.shape[1]; ++h) {
+      for (std::int64_t i = 0; i < lse.shape[2]; ++i) {
+        const Joined joined(lse(b, h, i), part_lse(b, h, i));
+        lse(b, h, i) = joined.lse;
+        double* row = out.row(i, b, h);
+        const double* part = part_out.row(i, b, h);
+        for (std::int64_t d = 0; d < out.shape[3]; ++d) {
+          const double own = joined.weight == 0.0 ? 0.0 : joined.weight * row[d];
+          row[d] = joined.other_weight == 0.0 ? own : own + joined.other_weight * part[d];
+        }
+      }
+    }
+  }
+  write(op.out, out);
+  write(op.lse, lse);
 }
 
 void execute(RefDevice& /*device*/, const ops::UnfusedAttentionForward& op,
