@@ -21,4 +21,13 @@ BatchSchema bert_batch_schema(std::int64_t sequence);
 // the decoder's. Rows of padding have document -1, which no row sees; others have 0.
 BatchSchema t5_batch_schema(std::int64_t sequence, std::int64_t decoder_sequence);
 
+// The batch of one of `ranks` context-parallel ranks, among which every sample of `whole` is cut
+// (mesh/context_cut.h). Columns of S rows have the S / ranks rows of the rank. "position" and
+// "document" keep all S, in rank order: rank 0's rows, rank 1's rows, ... So rank r's own are the
+// r-th part, and those of the keys of rank s are the s-th. PHALANX_CHECK: samples are one sequence
+// (GPT), whose length divides by `ranks`. Of one rank the schema is `whole`.
+BatchSchema context_schema(const BatchSchema& whole, int ranks);
+// Whether a column has the rows of all context-parallel ranks.
+bool has_all_context_rows(const BatchColumn& column);
+
 }  // namespace phalanx

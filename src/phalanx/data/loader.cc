@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -40,6 +41,8 @@ BatchLoader::BatchLoader(std::shared_ptr<const SampleSource> source, NextSamples
   PHALANX_CHECK(options_.micro_batch_size > 0 && options_.ahead > 0 && options_.workers >= 0,
                 "a loader of {} samples, {} ahead, with {} workers", options_.micro_batch_size,
                 options_.ahead, options_.workers);
+  PHALANX_CHECK(options_.cut.ranks() == 1 || source_->losses() == 1,
+                "samples of {} losses are cut among ranks", source_->losses());
 }
 
 BatchLoader::~BatchLoader() { end_threads(); }
@@ -112,7 +115,8 @@ void BatchLoader::start_threads() {
 void BatchLoader::add_slots(int count) {
   while (std::ssize(slots_) < count) {
     Slot& slot = slots_.emplace_back();
-    slot.batch = HostBatch(source_->schema(), options_.micro_batch_size);
+    slot.batch = HostBatch(source_->schema(), options_.micro_batch_size, options_.cut,
+                           options_.context_rank);
     slot.counts.resize(static_cast<std::size_t>(source_->losses()));
   }
 }
@@ -158,6 +162,11 @@ void BatchLoader::fill(Slot& slot, Reader& reader) const {
       source_->fetch(id.index, reader.sample, reader.counts);
       slot.batch.put(place, id.number, reader.sample);
       std::ranges::transform(slot.counts, reader.counts, slot.counts.begin(), std::plus<>());
+    }
+    if (options_.cut.ranks() > 1) {
+      // What samples count for as a whole is divided among the ranks.
+      const auto mask = std::as_const(slot.batch).column<float>("loss_mask");
+      slot.counts[0] = std::accumulate(mask.begin(), mask.end(), 0.0);
     }
   } catch (...) {
     slot.error = std::current_exception();

@@ -1,7 +1,8 @@
 #pragma once
 // Microbatches ahead of the steps that need them: threads read the samples of a source and leave
 // whole microbatches in a ring, which is a global batch long. What comes out depends on the source
-// and the order of samples alone, not on threads or time.
+// and the order of samples alone, not on threads or time. Context-parallel ranks read the same
+// samples, whole, and each keeps its own rows of them.
 
 #include <atomic>
 #include <condition_variable>
@@ -16,6 +17,7 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/data/host_batch.h"
 #include "phalanx/data/sample_source.h"
+#include "phalanx/mesh/context_cut.h"
 
 namespace phalanx {
 
@@ -25,6 +27,9 @@ struct BatchLoaderOptions {
   // half of them are left.
   int ahead = 1;
   int workers = 2;  // --num-workers; 0: the thread that asks reads, when it asks
+  // How samples are cut among context-parallel ranks, and which of them reads.
+  ContextCut cut = {};
+  int context_rank = 0;
   // The cores that workers run on; empty: those of the thread that asks first.
   std::vector<int> cores = {};
   ThreadStarter start_thread = phalanx::start_thread;
@@ -49,11 +54,12 @@ class BatchLoader {
   // SystemError where threads are refused.
   const HostBatch& next();
   // The unmasked tokens of each loss in the next `microbatches` (at most `ahead`), which are all
-  // read then. Errors as next(), of any of these.
+  // read then; of samples that are cut, those in the rank's own rows. Errors as next(), of any of
+  // these.
   std::vector<double> counts(int microbatches);
 
-  // The bytes of the ring: the microbatches ahead and the one in use. Without threads this is an
-  // upper bound; without counts() it is one microbatch.
+  // The bytes of the ring, for batches of this schema: the microbatches ahead and the one in use.
+  // Without threads this is an upper bound; without counts() it is one microbatch.
   static std::int64_t bytes(const BatchSchema& schema, const BatchLoaderOptions& options) {
     const std::int64_t batches = options.ahead + (options.workers > 0 ? 1 : 0);
     return batches * schema.bytes(options.micro_batch_size);

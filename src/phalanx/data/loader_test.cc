@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
+#include "phalanx/base/text_batches.h"
 #include "phalanx/data/sampler.h"
 #include "phalanx/data/test_files.h"
 
@@ -255,6 +257,106 @@ TEST(LoaderThreads, ThatAreRefusedAreAnErrorOfTheSystem) {
   BatchLoader loader(std::make_shared<Numbers>(), in_order({.total_samples = 1000}),
                      {.workers = 3, .start_thread = two});
   EXPECT_THAT(error_of(ErrorCode::kSystem, [&] { loader.next(); }), HasSubstr("thread"));
+}
+
+// Of a GPT: sample i has documents of 5 and 2 rows, cut for two ranks, and counts for all rows of
+// its second document and i + 1 of its first.
+class Documents final : public SampleSource {
+ public:
+  std::int64_t size() const override { return 4; }
+  const BatchSchema& schema() const override { return schema_; }
+  int losses() const override { return 1; }
+  void fetch(std::int64_t index, Sample& sample, std::span<double> counts) const override {
+    const auto of = [&](const char* name) {
+      return sample.column<std::int32_t>(schema_.index(name));
+    };
+    const auto base = static_cast<std::int32_t>(100 * index);
+    std::ranges::copy(std::array{0, 0, 0, 0, 0, -1, -1, -1, 1, 1, -1, -1}, of("document").begin());
+    for (std::int32_t row = 0; row < 12; ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      of("tokens")[at] = base + row;
+      of("labels")[at] = base + row + 1;
+      of("position_ids")[at] = row < 5 ? row : row == 9 ? 1 : 0;
+      of("position")[at] = row;
+      const bool counts_for_loss = row <= index || row == 8 || row == 9;
+      sample.column<float>(schema_.index("loss_mask"))[at] = counts_for_loss ? 1.0F : 0.0F;
+    }
+    counts[0] = static_cast<double>(index + 3);
+  }
+
+ private:
+  BatchSchema schema_ = gpt_batch_schema(12);
+};
+
+// What `rank` of two reads of samples 1 and 2.
+BatchLoader reader_of(int rank, ContextCut::Kind kind) {
+  return BatchLoader(
+      std::make_shared<Documents>(),
+      in_order({.total_samples = 4, .consumed_samples = 1, .micro_batch_size = 2}),
+      {.micro_batch_size = 2, .workers = 0, .cut = ContextCut(2, kind), .context_rank = rank});
+}
+
+template <typename T>
+std::vector<T> of_place(const HostBatch& batch, std::string_view name, std::size_t place) {
+  std::vector<T> elements;
+  const auto column = batch.column<T>(name);
+  for (std::size_t i = place; i < column.size(); i += 2) elements.push_back(column[i]);
+  return elements;
+}
+
+TEST(LoaderOfContextRanks, HaveTheirOwnRowsOfASequence) {
+  BatchLoader loader = reader_of(1, ContextCut::Kind::kSequence);
+  const HostBatch& batch = loader.next();
+  EXPECT_EQ(batch.schema(), context_schema(gpt_batch_schema(12), 2));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "tokens", 0),
+              ElementsAre(103, 104, 105, 106, 107, 108));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "tokens", 1),
+              ElementsAre(203, 204, 205, 206, 207, 208));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "labels", 1),
+              ElementsAre(204, 205, 206, 207, 208, 209));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "position_ids", 0), ElementsAre(3, 4, 0, 0, 0, 0));
+  EXPECT_THAT(of_place<float>(batch, "loss_mask", 0), ElementsAre(0, 0, 0, 0, 0, 1));
+  EXPECT_THAT(of_place<std::int64_t>(batch, "sample", 0),
+              ElementsAre(501, 501, 501, 501, 501, 501));
+  // The coordinates of all rows, rank after rank.
+  EXPECT_THAT(of_place<std::int32_t>(batch, "position", 0),
+              ElementsAre(0, 1, 2, 9, 10, 11, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "document", 1),
+              ElementsAre(0, 0, 0, 1, -1, -1, 0, 0, -1, -1, -1, 1));
+}
+
+TEST(LoaderOfContextRanks, HaveTheirOwnRowsOfDocuments) {
+  BatchLoader loader = reader_of(0, ContextCut::Kind::kDocuments);
+  const HostBatch& batch = loader.next();
+  EXPECT_THAT(of_place<std::int32_t>(batch, "tokens", 0),
+              ElementsAre(100, 101, 106, 107, 108, 111));
+  EXPECT_THAT(of_place<float>(batch, "loss_mask", 1), ElementsAre(1, 1, 0, 0, 1, 0));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "position", 1),
+              ElementsAre(0, 1, 6, 7, 8, 11, 2, 3, 4, 5, 9, 10));
+  EXPECT_THAT(of_place<std::int32_t>(batch, "document", 1),
+              ElementsAre(0, 0, -1, -1, 1, -1, 0, 0, 0, -1, 1, -1));
+}
+
+// A rank counts what its own rows count for, and all together count what the samples do: 4 and 5.
+TEST(LoaderOfContextRanks, CountTheirOwnRows) {
+  for (const auto kind : {ContextCut::Kind::kSequence, ContextCut::Kind::kDocuments}) {
+    std::vector<double> counts;
+    for (const int rank : {0, 1}) {
+      BatchLoader loader = reader_of(rank, kind);
+      counts.push_back(loader.counts(1).at(0));
+    }
+    if (kind == ContextCut::Kind::kSequence) {
+      EXPECT_THAT(counts, ElementsAre(7, 2));
+    } else {
+      EXPECT_THAT(counts, ElementsAre(6, 3));
+    }
+  }
+}
+
+TEST(LoaderOfContextRanks, ASampleWithSeveralLossesIsNotCut) {
+  EXPECT_THROW(BatchLoader(std::make_shared<Numbers>(), in_order({.total_samples = 4}),
+                           {.cut = ContextCut(2, ContextCut::Kind::kSequence)}),
+               InternalError);
 }
 
 TEST(LoaderMemory, IsOneGlobalBatchAndTheOneInUse) {

@@ -31,6 +31,11 @@ class Sample {
     Column& memory = columns_[index];
     return {reinterpret_cast<T*>(memory.words.data()), memory.bytes / sizeof(T)};
   }
+  template <typename T>
+  std::span<const T> column(std::size_t index) const {
+    const Column& memory = columns_[index];
+    return {reinterpret_cast<const T*>(memory.words.data()), memory.bytes / sizeof(T)};
+  }
   std::span<const std::byte> bytes(std::size_t index) const {
     return std::as_bytes(std::span(columns_[index].words)).first(columns_[index].bytes);
   }
