@@ -12,14 +12,18 @@ AttentionCore::AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& 
   // tensor that is not needed is empty.
   const bool fused = config.attention == AttentionKernel::kFused;
   const bool saves_probabilities = !fused && !kind.is_cross && !config.recompute_core_attention;
-  lse_ = slots.add({.name = "attention lse",
-                    .dtype = full_precision(config.dtype),
-                    .last_reader = LastReader::kInputGradient,
-                    .shape =
-                        [heads, fused](const BatchShape& batch) {
-                          return Shape{fused ? batch.micro_batch : 0, heads, batch.sequence};
-                        },
-                    .may_be_minus_infinity = true});
+  PHALANX_CHECK(!kind.is_cross || !config.context.is_parallel(),
+                "cross attention with rows of a sample on {} ranks", config.context.size);
+  const int ranks = config.context.ranks_of_heads(layer);
+  lse_ = slots.add(
+      {.name = "attention lse",
+       .dtype = full_precision(config.dtype),
+       .last_reader = LastReader::kInputGradient,
+       .shape =
+           [heads, fused, ranks](const BatchShape& batch) {
+             return Shape{fused ? batch.micro_batch : 0, heads / ranks, ranks * batch.sequence};
+           },
+       .may_be_minus_infinity = true});
   probabilities_ =
       slots.add({"attention probabilities", config.dtype, Born::kForward,
                  LastReader::kInputGradient, [heads, saves_probabilities](const BatchShape& batch) {
@@ -39,7 +43,7 @@ Tensor AttentionCore::scratch_probabilities(const Pass& pass, const Heads& heads
 }
 
 ops::AttentionInputs AttentionCore::inputs(const Pass& pass, const Heads& heads, const Rows& rows,
-                                           const Tensor& bias) const {
+                                           const Tensor& bias, std::int64_t first_head) const {
   return {.query = heads.query,
           .key = heads.key,
           .value = heads.value,
@@ -50,8 +54,9 @@ ops::AttentionInputs AttentionCore::inputs(const Pass& pass, const Heads& heads,
           .scale = config_.score_scale(),
           .dropout = {.probability = pass.training ? config_.attention_dropout : 0.0,
                       .key = config_.dropout_key,
-                      .site = config_.dropout_site(layer_, kind_.dropout,
-                                                   config_.tensor.rank * config_.local_heads())}};
+                      .site = config_.dropout_site(
+                          layer_, kind_.dropout,
+                          config_.tensor.rank * config_.local_heads() + first_head)}};
 }
 
 void AttentionCore::forward(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,

@@ -38,6 +38,15 @@ class AttentionCore {
   };
 
   Tensor context(const Saved& saved) const { return saved[context_]; }
+  // Of the fused kernel: [b, heads, s], or where ranks of a context exchange rows for heads, of all
+  // their rows and this rank's share of the heads.
+  const Tensor& lse(const Saved& saved) const { return saved[lse_]; }
+  // A context, or its gradient, as [s, b, heads, d].
+  Tensor as_heads(const Tensor& context) const;
+  // The operands of an op. `first_head` is the number of the first of `heads` among this
+  // tensor-parallel rank's.
+  ops::AttentionInputs inputs(const Pass& pass, const Heads& heads, const Rows& rows,
+                              const Tensor& bias = {}, std::int64_t first_head = 0) const;
 
   void forward(Pass& pass, const Heads& heads, const Rows& rows, const Bias& bias,
                const Saved& saved) const;
@@ -49,10 +58,7 @@ class AttentionCore {
                 const Rows& rows, const Bias& bias, const Saved& saved) const;
 
  private:
-  Tensor as_heads(const Tensor& context) const;
   Tensor scratch_probabilities(const Pass& pass, const Heads& heads) const;
-  ops::AttentionInputs inputs(const Pass& pass, const Heads& heads, const Rows& rows,
-                              const Tensor& bias) const;
 
   const TransformerConfig config_;
   std::int64_t layer_;

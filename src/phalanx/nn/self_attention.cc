@@ -7,6 +7,11 @@ std::int64_t qkv_width(const TransformerConfig& config) {
   return (config.heads + 2 * config.query_groups) * config.head_size;
 }
 
+// Without it ranks exchange rows for heads, and save the result.
+bool saves_qkv(std::int64_t layer, const TransformerConfig& config) {
+  return config.context.ranks_of_heads(layer) == 1 || config.qk_norm;
+}
+
 }  // namespace
 
 std::vector<RowRange> qkv_rows(const TransformerConfig& config) {
@@ -42,8 +47,10 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
       projection_(table, owned, prefix + ".self_attention.linear_proj", config.hidden,
                   config.heads * config.head_size, config, config.exit_deviation(),
                   Linear::Cut::kRow, bias_if(config.linear_bias, Linear::Bias::kByCaller)),
-      qkv_output_(slots.add_rows("qkv", config.dtype, config.local_qkv_width(), Born::kForward,
-                                 LastReader::kInputGradient)),
+      qkv_output_(saves_qkv(layer, config)
+                      ? slots.add_rows("qkv", config.dtype, config.local_qkv_width(),
+                                       Born::kForward, LastReader::kInputGradient)
+                      : -1),
       dqkv_output_(slots.add_rows("qkv gradient", config.dtype, config.local_qkv_width(),
                                   Born::kInputGradient, LastReader::kWeightGradient)),
       core_(slots, layer,
@@ -52,6 +59,7 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
              .documents = config.mask_documents,
              .window = config.causal ? config.window_of(layer) : 0},
             config) {
+  if (config.context.is_parallel()) across_.emplace(slots, layer, config);
   if (config.qk_norm) {
     const std::int64_t per_group = config.local_heads() / config.local_query_groups();
     query_norm_.emplace(table, owned, slots, prefix + ".self_attention.q_layernorm", per_group,
@@ -80,8 +88,9 @@ AttentionCore::Heads SelfAttention::with_normed_scratch(Pass& pass,
           .value = heads.value};
 }
 
-AttentionCore::Heads SelfAttention::position(Pass& pass, const Saved& saved) const {
-  const AttentionCore::Heads raw = split(saved[qkv_output_]);
+AttentionCore::Heads SelfAttention::position(Pass& pass, const Tensor& qkv,
+                                             const Saved& saved) const {
+  const AttentionCore::Heads raw = split(qkv);
   const AttentionCore::Heads heads = with_normed_scratch(pass, raw);
   if (query_norm_) {
     query_norm_->forward(pass, heads.query, raw.query, saved);
@@ -131,9 +140,15 @@ void SelfAttention::forward(BodyCall& call, const Tensor& y, const Tensor& enter
 
 void SelfAttention::recompute(BodyCall& call, const Tensor& entered) const {
   Pass& pass = call.pass;
-  qkv_.forward(pass, call.saved[qkv_output_], entered);
   const WorkspaceScope scope(pass.ops.workspace);
-  const AttentionCore::Heads heads = position(pass, call.saved);
+  const Tensor qkv = qkv_output_ >= 0 ? call.saved[qkv_output_]
+                                      : pass.scratch_rows(config_.dtype, config_.local_qkv_width());
+  qkv_.forward(pass, qkv, entered);
+  const AttentionCore::Heads heads = position(pass, qkv, call.saved);
+  if (across_) {
+    PHALANX_CHECK(call.caches.empty(), "caches of samples whose rows lie on several ranks");
+    return across_->forward(pass, core_, heads, call.saved);
+  }
   if (!call.caches.empty()) return attend_cached(call, heads);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
@@ -169,18 +184,11 @@ void SelfAttention::backward_to_entry(BodyCall& call) const {
   const Tensor dcontext =
       pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
   projection_.backward_input(pass, dcontext, call.exit_gradient);
-  const AttentionCore::Heads heads = position_again(pass, call.saved);
+  AttentionCore::Heads heads;
+  if (!across_ || !across_->saves_heads()) heads = position_again(pass, call.saved);
   const AttentionCore::Heads raw_gradients = split(call.saved[dqkv_output_]);
   const AttentionCore::Heads gradients = with_normed_scratch(pass, raw_gradients);
-  const RowCoordinates& rows = pass.rows();
-  AttentionCore::Bias bias;
-  if (bias_) {
-    const std::int64_t sequence = pass.shape.sequence;
-    bias = {.values = bias_->bias(pass, sequence, sequence, 0),
-            .gradient = bias_->zeros(pass, sequence, sequence)};
-  }
-  core_.backward(pass, gradients, dcontext, heads, {.query = rows, .key = rows}, bias, call.saved);
-  if (bias_) bias_->backward_input(pass, bias.gradient, call.saved);
+  attend_backward(call, gradients, dcontext, heads);
   if (rotary_) {
     rotary_->backward(pass, gradients.query);
     rotary_->backward(pass, gradients.key);
@@ -190,6 +198,22 @@ void SelfAttention::backward_to_entry(BodyCall& call) const {
     query_norm_->backward_input(pass, raw_gradients.query, gradients.query, raw.query, call.saved);
     key_norm_->backward_input(pass, raw_gradients.key, gradients.key, raw.key, call.saved);
   }
+}
+
+void SelfAttention::attend_backward(BodyCall& call, const AttentionCore::Heads& gradients,
+                                    const Tensor& dcontext,
+                                    const AttentionCore::Heads& heads) const {
+  Pass& pass = call.pass;
+  if (across_) return across_->backward(pass, core_, gradients, dcontext, heads, call.saved);
+  const RowCoordinates& rows = pass.rows();
+  AttentionCore::Bias bias;
+  if (bias_) {
+    const std::int64_t sequence = pass.shape.sequence;
+    bias = {.values = bias_->bias(pass, sequence, sequence, 0),
+            .gradient = bias_->zeros(pass, sequence, sequence)};
+  }
+  core_.backward(pass, gradients, dcontext, heads, {.query = rows, .key = rows}, bias, call.saved);
+  if (bias_) bias_->backward_input(pass, bias.gradient, call.saved);
 }
 
 void SelfAttention::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {

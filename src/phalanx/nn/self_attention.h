@@ -7,12 +7,17 @@
 //
 // Without head norms the fused tensor is rotated in place, and backward reads it rotated. With them
 // it is saved before both steps, which backward repeats.
+//
+// Where a sample's rows lie on several ranks, nn/context_attention.h attends. Where these exchange
+// rows for heads it saves what backward reads of the fused tensor, by heads; the fused tensor is
+// then scratch of the forward pass, but for head norms, whose backward reads it as it was.
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "phalanx/nn/attention_core.h"
+#include "phalanx/nn/context_attention.h"
 #include "phalanx/nn/head_norm.h"
 #include "phalanx/nn/linear.h"
 #include "phalanx/nn/relative_bias.h"
@@ -44,10 +49,12 @@ class SelfAttention final : public SublayerBody {
   AttentionCore::Heads split(const Tensor& qkv) const;
   // `heads` with scratch for query and key, if these are normalised.
   AttentionCore::Heads with_normed_scratch(Pass& pass, const AttentionCore::Heads& heads) const;
-  // The inputs of attention: the saved output of linear_qkv, normalised and rotated; backward
-  // recomputes them.
-  AttentionCore::Heads position(Pass& pass, const Saved& saved) const;
+  // The inputs of attention: the output of linear_qkv, normalised and rotated; backward recomputes
+  // them from the saved output.
+  AttentionCore::Heads position(Pass& pass, const Tensor& qkv, const Saved& saved) const;
   AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
+  void attend_backward(BodyCall& call, const AttentionCore::Heads& gradients,
+                       const Tensor& dcontext, const AttentionCore::Heads& heads) const;
   // Attention of each sample over its cache and its own keys.
   void attend_cached(BodyCall& call, const AttentionCore::Heads& heads) const;
   // Appends keys and values to the cache, points `heads` at all of them, and returns their rows.
@@ -56,8 +63,10 @@ class SelfAttention final : public SublayerBody {
   const TransformerConfig config_;
   std::int64_t local_layer_;
   Linear qkv_, projection_;
-  SavedId qkv_output_, dqkv_output_;
+  SavedId qkv_output_ = -1;  // -1: not saved
+  SavedId dqkv_output_;
   AttentionCore core_;
+  std::optional<ContextAttention> across_;
   std::optional<HeadNorm> query_norm_, key_norm_;
   std::optional<RotaryPositions> rotary_;
   std::optional<RelativeBias> bias_;

@@ -39,13 +39,32 @@ void copy_last(Pass& pass, const Tensor& last, const Tensor& rows, std::int64_t 
                        .source = rows.slice(0, first_wanted - begin, count)});
 }
 
+// [1]: the sum of the masks of all ranks that have rows of the samples.
+Tensor count_on_all_ranks(Pass& pass, const Tensor& mask) {
+  const Tensor count = pass.scratch(mask.dtype, {1});
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Tensor sums = pass.scratch(DType::kF64, {2});
+  ops::fill(pass.ops, {.x = sums, .value = 0.0});
+  const Tensor own = sums.slice(0, 0, 1);
+  ops::loss_accumulate(pass.ops,
+                       {.sum = sums.slice(0, 1, 1), .count = own, .loss = mask, .mask = mask});
+  pass.finish(pass.context.group().all_reduce(pass.ops, own, Reduction::kSum));
+  ops::copy(pass.ops, {.destination = count, .source = own});
+  return count;
+}
+
 }  // namespace
 
 void seed_loss(Pass& pass, const Tensor& seed, const Tensor& mask, const LossTerm& term) {
   if (!pass.training) return;
+  const WorkspaceScope scope(pass.ops.workspace);
+  Tensor counted;
+  if (pass.loss_settings.mean_of_microbatch) {
+    counted = pass.context.size() == 1 ? mask : count_on_all_ranks(pass, mask);
+  }
   ops::loss_seed(pass.ops, {.seed = seed,
                             .loss_scale = pass.loss_settings.loss_scale,
-                            .mask = pass.loss_settings.mean_of_microbatch ? mask : Tensor{},
+                            .mask = counted,
                             .factor = term.factor});
 }
 

@@ -31,6 +31,13 @@ struct ContextParallel {
   ContextExchange exchange_of(std::int64_t layer) const {
     return exchanges[exchanges.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }
+  // How many neighbours share the heads of the layer, each with all rows of them all.
+  int ranks_of_heads(std::int64_t layer) const {
+    if (!is_parallel()) return 1;
+    const ContextExchange exchange = exchange_of(layer);
+    if (exchange == ContextExchange::kHeadsAndRing) return inner;
+    return exchange == ContextExchange::kHeads ? size : 1;
+  }
 };
 
 class ContextRegion {
