@@ -270,7 +270,7 @@ Sample golden_documents() {
 }
 
 RingMachine in_double() { return {make_ref_backend(), DType::kF64}; }
-RingMachine in_float() { return {make_cpu_backend(2, ProductPrecision::kFp32), DType::kF32}; }
+RingMachine in_float() { return {make_cpu_backend(1, ProductPrecision::kFp32), DType::kF32}; }
 
 // The numbers of head 0 of [s, 1, heads, d], or of [1, heads, s].
 Numbers first_head(const Array& x) {
@@ -508,10 +508,10 @@ TEST(AttentionInParts, IsThatOfAllKeysOnTheProcessor) {
       if (products != ProductPrecision::kFp32 && storage != DType::kBF16) continue;
       if (!cpu::has_products(products)) continue;
       const double bound = storage == DType::kF32 ? 5e-5 : storage == DType::kF16 ? 5e-3 : 0.04;
-      RingMachine machine(make_cpu_backend(2, products), storage);
+      RingMachine machine(make_cpu_backend(1, products), storage);
       for (std::uint32_t seed = 0; seed < 3; ++seed) {
         RandomNumbers random(seed);
-        const Sample sample = random_sample(random, random.one_of({320, 536}), 24);
+        const Sample sample = random_sample(random, random.one_of({160, 536}), 24);
         const Results dense = machine.dense(sample);
         for (const std::int64_t ranks : {2, 4}) {
           const std::string name = "seed " + std::to_string(seed) + ", P " + std::to_string(ranks);
