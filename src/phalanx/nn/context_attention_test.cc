@@ -177,8 +177,9 @@ TEST(ContextAttention, IsChosenByLayer) {
   run.unit.config.context = {.size = 2,
                              .exchanges = {ContextExchange::kRing, ContextExchange::kGather}};
   const auto ranks = run_context(run);
-  EXPECT_TRUE(ranks[0].messages.by_key().contains({"cp", "all_gather"}));
-  EXPECT_FALSE(ranks[0].messages.by_key().contains({"cp", "send"}));
+  const MessageTotals messages = ranks[0].messages();
+  EXPECT_TRUE(messages.by_key().contains({"cp", "all_gather"}));
+  EXPECT_FALSE(messages.by_key().contains({"cp", "send"}));
 }
 
 TEST(ContextAttention, IsCausalAndFused) {
@@ -305,11 +306,14 @@ TEST(ContextAttention, IsRecomputed) {
 // ---- messages and memory
 
 // What a rank of the context sends with an op.
-MessageTotals::Total sent(ContextRun run, const ContextParallel& context, const std::string& op) {
+MessageTotals::Total sent(ContextRun run, const ContextParallel& context, const std::string& op,
+                          const std::string& group = "cp") {
   run.unit.config.context = context;
   const auto ranks = run_context(run);
-  for (const ContextRank& rank : ranks) EXPECT_EQ(rank.messages, ranks[0].messages);
-  return ranks[0].messages.by_key().at({"cp", op});
+  const MessageTotals totals = ranks[0].messages();
+  for (const ContextRank& rank : ranks) EXPECT_EQ(rank.messages(), totals);
+  const auto found = totals.by_key().find({group, op});
+  return found == totals.by_key().end() ? MessageTotals::Total{} : found->second;
 }
 
 TEST(ContextAttention, SendsWhatThePlanCounts) {
@@ -345,6 +349,57 @@ TEST(ContextAttention, SendsWhatThePlanCounts) {
                {whole ? 5 : 6, forward + backward + rows * (config.heads / t) * 4});
       }
     }
+  }
+}
+
+// Neighbours exchange heads, then each group's rows go round; a second forward pass sends what the
+// first sent.
+TEST(ContextAttention, SendsAgainWhatIsRecomputed) {
+  ContextRun run = context_run(context_config());
+  run.unit.config.dtype = DType::kF32;
+  run.unit.backend = cpu_of_a_context;
+  const std::int64_t rows = run.unit.shape.rows() / 4;
+  const std::int64_t q = 8 * 4, kv = 4 * 4;
+  for (const int forwards : {1, 2}) {
+    run.recomputes = forwards == 2;
+    const ContextParallel ring{.size = 4, .exchanges = {ContextExchange::kRing}};
+    EXPECT_EQ(sent(run, ring, "send"),
+              (MessageTotals::Total{3 * (forwards + 2), 3 * 2 * rows * kv * 4 * (forwards + 2)}));
+    const ContextParallel gather{.size = 4, .exchanges = {ContextExchange::kGather}};
+    EXPECT_EQ(sent(run, gather, "all_gather"),
+              (MessageTotals::Total{forwards + 1, 2 * rows * kv * 4 * (forwards + 1)}));
+    const ContextParallel both{
+        .size = 4, .inner = 2, .exchanges = {ContextExchange::kHeadsAndRing}};
+    EXPECT_EQ(sent(run, both, "all_to_all", "cp heads"),
+              (MessageTotals::Total{2 * forwards + 3,
+                                    rows * (2 * q + 2 * kv) * 4 * (forwards + 1) + rows * 8 * 4}));
+    // Twice the rows, half the groups.
+    EXPECT_EQ(sent(run, both, "send", "cp ring"),
+              (MessageTotals::Total{forwards + 2, 2 * rows * kv * 4 * (forwards + 2)}));
+    EXPECT_EQ(sent(run, both, "send"), MessageTotals::Total{});
+  }
+}
+
+// The next block is on its way while a rank attends to the present one, and the gradients of a
+// block while it computes those of the next.
+TEST(ContextAttention, SendsWhileItAttends) {
+  ContextRun run = context_run(context_config());
+  run.unit.config.context = {.size = 4, .exchanges = {ContextExchange::kRing}};
+  const auto ranks = run_context(run);
+  for (const ContextRank& rank : ranks) {
+    std::vector<int> before;  // each send: the calls of attention
+    const auto& records = rank.recorder.records();
+    for (std::size_t m = 0; m < rank.recorder.messages().size(); ++m) {
+      if (rank.recorder.messages()[m].op != "send") continue;
+      int calls = 0;
+      for (std::size_t i = 0; i < rank.recorder.ops_before(m); ++i) {
+        const std::string_view op = records[i].cost.name;
+        calls += op == "attention_forward" || op == "attention_backward" ? 1 : 0;
+      }
+      before.push_back(calls);
+    }
+    // Forward: three blocks. Backward: three blocks, and three gradients after their steps.
+    EXPECT_EQ(before, (std::vector<int>{0, 1, 2, 4, 5, 6, 6, 7, 8}));
   }
 }
 
@@ -392,6 +447,31 @@ TEST(ContextRows, AreInTheOrderOfTheSample) {
 std::unique_ptr<Unit> head_of_a_context(ParamTable& table, const TransformerConfig& config) {
   return std::make_unique<LanguageModelHead>(table, LanguageModelHead::Output::kOwn, 11, 16,
                                              kTestTargetColumns, config);
+}
+
+std::unique_ptr<Unit> layer_of_a_context(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<TransformerLayer>(table, 1, 0, llama_config(config));
+}
+
+std::unique_ptr<Unit> embedding_of_a_context(ParamTable& table, const TransformerConfig& config) {
+  return std::make_unique<Embedding>(table, 11, 16, 8, EmbeddingSharing{}, kTestEmbeddingColumns,
+                                     config);
+}
+
+// Dropout outside of attention has the coordinates of the rows, too.
+TEST(ContextUnits, AreThoseOfOneRank) {
+  for (const auto& make : {layer_of_a_context, embedding_of_a_context}) {
+    ContextRun run = context_run(context_config());
+    run.unit.make = make;
+    run.unit.config.hidden_dropout = 0.25;
+    run.unit.config.ffn_hidden = 16;
+    const UnitResult expected = context_result_of(run);
+    for (const bool sequence : {false, true}) {
+      run.unit.config.context = layouts_of(2)[0].context;
+      run.unit.config.tensor = {.size = sequence ? 2 : 1, .sequence = sequence};
+      expect_near(context_result_of(run), expected, 1e-12);
+    }
+  }
 }
 
 // The mean of a microbatch is over the unmasked tokens of all ranks.

@@ -99,8 +99,13 @@ inline Batch context_batch(ops::Operands& operands, const ContextRun& run, int r
 struct ContextRank {
   RankResult ranks;
   std::map<std::string, Values> saved;
-  MessageTotals messages;
-  std::int64_t workspace = 0;
+  Recorder recorder;  // of the passes
+
+  MessageTotals messages() const {
+    MessageTotals totals;
+    totals.add(recorder.messages());
+    return totals;
+  }
 };
 
 // The groups of a rank.
@@ -133,7 +138,6 @@ inline ContextRank run_on_context_rank(const ContextRun& all_ranks, Communicator
   const auto backend = run.backend();
   Arena memory("operands", 24 << 20);
   Arena workspace("workspace", 24 << 20);
-  Recorder recorder;
   Context context{.backend = *backend, .workspace = workspace};
   ops::Operands operands(memory, config.dtype, context);
   const auto alone = [](const std::unique_ptr<Communicator>& group) {
@@ -187,7 +191,8 @@ inline ContextRank run_on_context_rank(const ContextRun& all_ranks, Communicator
   if (config.context.is_parallel()) {
     pass.context = ContextRegion(groups.context.get(), alone(groups.heads), alone(groups.ring));
   }
-  context.recorder = &recorder;
+  ContextRank result;
+  context.recorder = &result.recorder;
   unit->forward(pass, in, out, all.saved());
   if (all_ranks.recomputes) {
     for (const Tensor& saved : all.saved_tensors) operands.poison(saved);
@@ -201,7 +206,6 @@ inline ContextRank run_on_context_rank(const ContextRun& all_ranks, Communicator
   }
   context.recorder = nullptr;
   all.join(context);
-  ContextRank result;
   if (!out.empty()) result.ranks.output = values_of(out[0]);
   if (!din.empty()) result.ranks.input_gradient = values_of(din[0]);
   result.ranks.loss = values_of(all.losses.sum)[0];
@@ -213,8 +217,6 @@ inline ContextRank run_on_context_rank(const ContextRun& all_ranks, Communicator
   for (std::size_t i = 0; i < all.saved_tensors.size(); ++i) {
     result.saved[unit->saved_slots()[i].name] = values_of(all.saved_tensors[i]);
   }
-  result.messages.add(recorder.messages());
-  result.workspace = workspace.high_water();
   return result;
 }
 
