@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -75,10 +74,6 @@ std::vector<Layout> context_layouts() {
       {.context = 2, .exchange = "all_gather", .cuts_documents = true, .documents = true},
       {.tensor = 2, .context = 2, .exchange = "a2a", .cuts_documents = true, .documents = true},
   };
-}
-
-std::ostream& operator<<(std::ostream& out, const Layout& layout) {
-  return out << name_of(layout);
 }
 
 class ContextLayouts : public testing::TestWithParam<Layout> {};
