@@ -21,10 +21,10 @@ namespace phalanx::bench {
 namespace {
 
 struct Options {
-  GptSize size{.layers = 4, .hidden = 256, .heads = 4, .sequence = 512, .vocabulary = 4096};
+  GptSize size{.layers = 4, .hidden = 512, .heads = 8, .sequence = 512, .vocabulary = 4096};
   std::int64_t documents = 4000;
   std::int64_t mean_length = 120;
-  std::int64_t micro_batch = 4;
+  std::int64_t micro_batch = 2;
   std::int64_t rounds = 5;
   std::int64_t steps = 3;
   std::int64_t threads = 1;
