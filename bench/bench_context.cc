@@ -1,6 +1,6 @@
 // A layer's self attention over samples whose rows lie on several ranks, with every way of
 // exchange, beside one rank that has all rows and the threads of all ranks: forward and backward,
-// by turns. docs/context-parallelism.md says how to read it.
+// by turns. The speed against one rank says what exchanges, merges and smaller calls cost.
 
 #include <fmt/core.h>
 
