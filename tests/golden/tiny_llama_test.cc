@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "formula.h"
+#include "phalanx/base/text_batches.h"
+#include "phalanx/data/gpt_columns.h"
 #include "phalanx/model/gpt.h"
 #include "tests/paths.h"
 
@@ -104,26 +106,48 @@ TinyBatch batch_of(const json& columns) {
   return batch;
 }
 
+// The batch of the whole model's two sequences, as a GPT's samples are made of them.
+TinyBatch whole_batch(const GptBatchOptions& options) {
+  const json& ids = golden().at("whole ids");
+  const std::size_t samples = ids.size();
+  TinyBatch batch;
+  for (std::size_t i = 0; i < samples; ++i) {
+    const auto tokens = ids.at(i).get<std::vector<std::int32_t>>();
+    const BatchSchema schema = gpt_batch_schema(std::ssize(tokens) - 1);
+    Sample sample(schema);
+    fill_gpt_sample(tokens, std::ssize(tokens), options, schema, sample);
+    const auto put = [&]<typename T>(const char* name, T /*element*/) {
+      const auto rows = sample.column<T>(schema.index(name));
+      std::vector<double>& column = batch[name];
+      column.resize(rows.size() * samples);
+      for (std::size_t row = 0; row < rows.size(); ++row) column[row * samples + i] = rows[row];
+    };
+    for (const char* name : {"tokens", "labels", "position_ids", "position", "document"}) {
+      put(name, std::int32_t{});
+    }
+    put("loss_mask", float{});
+  }
+  return batch;
+}
+
 // The model that make_tiny_llama.py makes of Hugging Face's tensors.
 class WholeLlama {
  public:
-  WholeLlama(const json& expected, const GoldenMachine& machine)
+  WholeLlama(const json& expected, const GoldenMachine& machine,
+             const GptBatchOptions& options = {})
       : backend_(machine.backend()),
-        model_(model_of(golden().at("whole size"), expected.at("variant"), 8, machine)),
+        model_(model_of(golden().at("whole size"), variant_of(expected, options), 8, machine)),
         training_({.model = model_, .micro_batch = 2, .microbatches = 1, .optimizer = {}},
                   *backend_) {
     training_.initialise();
     set_parameters();
-    json tokens = golden().at("whole ids");
-    json labels = tokens;
-    for (json& row : tokens) row.erase(8);
-    for (json& row : labels) row.erase(0);
-    const TinyBatch batch = batch_of({{"tokens", tokens}, {"labels", labels}});
-    losses_ = training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{batch}});
+    losses_ =
+        training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{whole_batch(options)}});
   }
 
   const TinyTraining& training() const { return training_; }
   double loss() const { return losses_.at(0).mean(); }
+  double tokens() const { return losses_.at(0).count; }
   double gradient_norm(const std::string& name) const {
     for (ParamId id = 0; id < training_.table().size(); ++id) {
       if (training_.table()[id].name == name) return norm_of(training_.gradient(id));
@@ -134,6 +158,12 @@ class WholeLlama {
 
  private:
   using Values = std::vector<double>;
+
+  static json variant_of(const json& expected, const GptBatchOptions& options) {
+    json variant = expected.at("variant");
+    variant["documents"] = options.reset_attention_mask;
+    return variant;
+  }
 
   static std::uint32_t hash(std::uint32_t x) {
     x = (x ^ (x >> 16)) * 0x7FEB352DU;
@@ -212,6 +242,39 @@ TEST_P(TinyLlama, IsTheModelThatOthersHave) {
   const WholeLlama windowed(golden().at("whole with a window"), machine);
   EXPECT_NEAR(windowed.loss() / 4.122969858169, 1.0, tolerance);
   EXPECT_NEAR(windowed.training().grad_norm() / 2.819498850991, 1.0, tolerance);
+}
+
+// Megatron-LM's flags for documents that share a sample, where 24 ends a document: what its masks
+// and positions give of the same tensors. Rotation only knows distances, so that positions which
+// restart change nothing once rows see their own document alone.
+TEST_P(TinyLlama, SeparatesDocumentsByTheFlags) {
+  struct Row {
+    GptBatchOptions options;
+    double tokens, loss, norm;
+  };
+  constexpr std::int32_t kEod = 24;
+  const std::vector<Row> rows = {
+      {{.eod = kEod, .reset_attention_mask = true}, 16, 4.232908476525, 2.790998890223},
+      {{.eod = kEod, .reset_position_ids = true, .reset_attention_mask = true},
+       16,
+       4.232908476525,
+       2.790998890223},
+      {{.eod = kEod,
+        .eod_mask_loss = true,
+        .reset_position_ids = true,
+        .reset_attention_mask = true},
+       14,
+       4.271690641528,
+       3.073652514054},
+      {{.eod = kEod, .reset_position_ids = true}, 16, 4.267995917840, 3.101779042972}};
+  const double tolerance = GetParam().dtype == DType::kF64 ? 2e-10 : 1e-6;
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.loss);
+    const WholeLlama whole(golden().at("whole"), GetParam(), row.options);
+    EXPECT_EQ(whole.tokens(), row.tokens);
+    EXPECT_NEAR(whole.loss() / row.loss, 1.0, tolerance);
+    EXPECT_NEAR(whole.training().grad_norm() / row.norm, 1.0, tolerance);
+  }
 }
 
 TEST_P(TinyLlama, HasTheGradientsOfTheWhole) {

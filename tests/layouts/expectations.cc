@@ -19,13 +19,14 @@ struct Tolerance {
 };
 
 // Where the layout adds its sums in another order: of gradients, in fp32, over data-parallel ranks;
-// and over tensor-parallel ranks in every layer, where a 16-bit step rounds the result, to 2^-9 in
-// bf16 and 2^-12 in fp16. Without these the gradients of step 1 are those of one rank to fp32
-// rounding, whatever weights are stored in; from then on stored weights may round otherwise too.
-// Adam divides by the size of the gradient, so where that is small, weights move apart faster than
-// all of them together do. Everything is at least twice what was measured.
+// and over tensor-parallel ranks, and of attention over the ranks of a context, in every layer,
+// where a 16-bit step rounds the result, to 2^-9 in bf16 and 2^-12 in fp16. Without these the
+// gradients of step 1 are those of one rank to fp32 rounding, whatever weights are stored in; from
+// then on stored weights may round otherwise too. Adam divides by the size of the gradient, so
+// where that is small, weights move apart faster than all of them together do. Everything is at
+// least twice what was measured.
 Tolerance tolerance_of(const Layout& layout) {
-  const bool is_tensor_parallel = layout.tensor > 1;
+  const bool sums_in_layers = layout.tensor > 1 || layout.context > 1;
   switch (layout.storage) {
     case StorageType::kF32:
       return {.loss = 1e-5,
@@ -36,7 +37,7 @@ Tolerance tolerance_of(const Layout& layout) {
               .weight = 5e-4};
     case StorageType::kBF16:
     case StorageType::kBF16ResidualF32:
-      if (is_tensor_parallel) {
+      if (sums_in_layers) {
         return {.loss = 2e-3,
                 .grad_norm = 3e-2,
                 .gradient = 5e-2,
@@ -54,7 +55,7 @@ Tolerance tolerance_of(const Layout& layout) {
     case StorageType::kF16ResidualF32:
       break;
   }
-  if (is_tensor_parallel) {
+  if (sums_in_layers) {
     return {.loss = 1e-3,
             .grad_norm = 1e-2,
             .gradient = 8e-3,

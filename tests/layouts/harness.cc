@@ -323,7 +323,8 @@ StepResult Training::train_step(Rank& rank, int step) const {
     const std::int64_t index =
         m * data_parallel_size(config_.layout) + rank.ranks().coordinates.data;
     batches.push_back(
-        tiny_batch(config_, schema_, first + index * config_.layout.micro_batch_size));
+        rows_of_rank(tiny_batch(config_, schema_, first + index * config_.layout.micro_batch_size),
+                     context_cut(config_.layout), rank.ranks().coordinates.context));
   }
   StepSchedule schedule{.lr = kLearningRate,
                         .weight_decay = kWeightDecay,

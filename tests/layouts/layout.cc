@@ -217,6 +217,17 @@ void set_recomputation(Recompute recompute, TrainConfig& c) {
   c.layout.distribute_saved_activations = recompute == Recompute::kDistributed;
 }
 
+void set_context(const Layout& layout, TrainConfig& c) {
+  c.layout.context_parallel_size = layout.context;
+  c.layout.cp_comm_type = {layout.exchange};
+  if (layout.exchange == "a2a+p2p") {
+    c.layout.hierarchical_context_parallel_sizes = {layout.heads_of_exchange,
+                                                    layout.context / layout.heads_of_exchange};
+  }
+  c.layout.context_parallel_cut = layout.cuts_documents ? "documents" : "sequence";
+  if (layout.documents) c.data.pack_documents = "best-fit";
+}
+
 // A window on every second layer.
 void set_llama(const Layout& layout, ModelConfig& m) {
   m.position_embedding_type = "rope";
@@ -252,6 +263,8 @@ std::string name_of(const Layout& l) {
                                                         " files", " half-files"};
   const std::string pipeline =
       l.pipeline == 1 ? "" : fmt::format(" p{} {} v{}", l.pipeline, l.schedule, l.chunks);
+  std::string context = l.context == 1 ? "" : fmt::format(" c{} {}", l.context, l.exchange);
+  if (l.cuts_documents) context += " by-documents";
   std::string model = fmt::format("L{}", l.layers);
   if (l.groups > 0) model += fmt::format(" g{}", l.groups);
   if (l.family == "llama") model = fmt::format("llama {}{}", model, l.qkv_extras ? " extras" : "");
@@ -261,9 +274,10 @@ std::string name_of(const Layout& l) {
                         l.split > 0 ? fmt::format(" S{}", l.split) : "",
                         l.relative_positions ? " relative" : "");
   }
+  if (l.documents) model += " documents";
   return fmt::format(
-      "t{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
-      pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
+      "t{}{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
+      context, pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
       kOverlaps[static_cast<std::size_t>(l.overlap)], l.small_buckets ? " small-buckets" : "",
       kRecomputes[static_cast<std::size_t>(l.recompute)], l.async_reduce ? "" : " no-async", model,
       l.micro_batch, l.fused_attention ? "fused" : "unfused",
@@ -282,6 +296,7 @@ Layout on_one_rank(const Layout& layout) {
           .family = layout.family,
           .qkv_extras = layout.qkv_extras,
           .binary_head = layout.binary_head,
+          .documents = layout.documents,
           .decoder_layers = layout.decoder_layers,
           .relative_positions = layout.relative_positions};
 }
@@ -290,6 +305,10 @@ Layout without_bitwise_features(const Layout& layout) {
   Layout plain = on_one_rank(layout);
   plain.tensor = layout.tensor;
   plain.data = layout.data;
+  plain.context = layout.context;
+  plain.exchange = layout.exchange;
+  plain.heads_of_exchange = layout.heads_of_exchange;
+  plain.cuts_documents = layout.cuts_documents;
   plain.sequence_parallel = layout.sequence_parallel;
   plain.zero.copies = layout.zero.copies;
   if (layout.zero.copies > 1) plain.zero.stage = 1;
@@ -334,7 +353,9 @@ TrainConfig config_of(const Layout& layout) {
                                      layout.storage == StorageType::kF16ResidualF32;
   if (c.model.fp16) c.optimizer.loss_scale = 1024.0;
 
-  c.layout.world_size = std::int64_t{layout.tensor} * layout.data * layout.pipeline;
+  c.layout.world_size =
+      std::int64_t{layout.tensor} * layout.context * layout.data * layout.pipeline;
+  set_context(layout, c);
   c.layout.pipeline_model_parallel_size = layout.pipeline;
   c.layout.pipeline_schedule = layout.schedule;
   c.layout.num_virtual_stages_per_pipeline_rank = layout.chunks;
@@ -352,12 +373,13 @@ TrainConfig config_of(const Layout& layout) {
 }
 
 std::optional<TrainConfig> legal_config(const Layout& layout) {
-  if (layout.tensor * layout.data * layout.pipeline > kMostRanks) return {};
+  if (layout.tensor * layout.context * layout.data * layout.pipeline > kMostRanks) return {};
   // What means nothing on one rank of a group is not a layout of its own.
   if (layout.tensor == 1 && (layout.sequence_parallel || !layout.async_reduce)) return {};
   // There gradients of a microbatch may still be apart, and weights in a file.
   const bool is_second = layout.zero.stage == 2 && !layout.zero.accumulate_unsharded;
-  if (layout.zero.stage > 1 && layout.data == 1 && !is_second && !has_parameter_files(layout)) {
+  if (layout.zero.stage > 1 && layout.data * layout.context == 1 && !is_second &&
+      !has_parameter_files(layout)) {
     return {};
   }
   if (has_parameter_files(layout) && layout.zero.stage < 3) return {};
@@ -365,7 +387,7 @@ std::optional<TrainConfig> legal_config(const Layout& layout) {
   const bool has_state_files = layout.files != Files::kNone && layout.files != Files::kParameters;
   const bool sums_shards = layout.zero.copies > 1 && layout.zero.stage > 1;
   if (has_state_files && sums_shards && !layout.zero.accumulate_unsharded) return {};
-  if (layout.zero.copies > 1 && layout.zero.copies >= layout.data) return {};
+  if (layout.zero.copies > 1 && layout.zero.copies >= layout.data * layout.context) return {};
   TrainConfig config = config_of(layout);
   try {
     resolve(config, false);

@@ -38,8 +38,12 @@ struct Layout {
   int tensor = 1;
   int data = 1;
   int pipeline = 1;
-  std::string schedule = {};  // empty: the default
-  int chunks = 0;             // of a rank; 0: as the schedule wants
+  int context = 1;
+  std::string exchange = "p2p";  // of a context
+  int heads_of_exchange = 1;     // of a2a+p2p: the ranks of its first level
+  bool cuts_documents = false;   // of a context: where samples are cut
+  std::string schedule = {};     // empty: the default
+  int chunks = 0;                // of a rank; 0: as the schedule wants
   bool sequence_parallel = false;
   Sharding zero = {};
   Files files = Files::kNone;
@@ -58,6 +62,7 @@ struct Layout {
   std::string family = "gpt";  // or "llama", which is one with what Llama's recipe says
   bool qkv_extras = false;     // of a Llama: bias of linear_qkv, norms of queries and keys
   bool binary_head = true;     // of a BERT
+  bool documents = false;      // of a GPT: samples are three documents and padding
   // Of a T5, whose encoder has `layers`:
   int decoder_layers = 0;
   int split = 0;  // the decoder's first stage

@@ -212,11 +212,15 @@ std::vector<std::int64_t> recompute_groups(const TrainConfig& c, std::int64_t la
   return groups;
 }
 
-// Bytes of an activation and of the residual stream, both of whole sequences.
+// The rows of a microbatch that a rank has.
+std::int64_t own_rows(const TrainConfig& c) {
+  return c.data.seq_length / c.layout.context_parallel_size * c.layout.micro_batch_size;
+}
+
+// Bytes of an activation and of the residual stream, both of all rows of a rank.
 struct StreamBytes {
   explicit StreamBytes(const TrainConfig& c)
-      : activation(storage_size(c) * c.data.seq_length * c.layout.micro_batch_size *
-                   c.model.hidden_size),
+      : activation(storage_size(c) * own_rows(c) * c.model.hidden_size),
         residual(c.model.fp32_residual_connection ? activation / storage_size(c) * 4 : activation) {
   }
   std::int64_t activation, residual;
@@ -225,7 +229,7 @@ struct StreamBytes {
 // A microbatch on a chunk.
 void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add) {
   const std::int64_t t = c.layout.tensor_model_parallel_size;
-  const std::int64_t rows = c.data.seq_length * c.layout.micro_batch_size;
+  const std::int64_t rows = own_rows(c);
   const auto [e, r] = StreamBytes(c);
   const bool sequence = c.layout.sequence_parallel;
   const char* leave = sequence ? "reduce_scatter" : "all_reduce";
@@ -250,6 +254,66 @@ void add_tensor_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add
   }
 }
 
+// What one layer's attention sends of its own keys and values, or of more heads than it has.
+struct ContextBytes {
+  explicit ContextBytes(const TrainConfig& c)
+      : size(c.layout.context_parallel_size),
+        inner(c.layout.cp_comm_type[0] == "a2a" ? size
+              : c.layout.hierarchical_context_parallel_sizes.empty()
+                  ? 1
+                  : c.layout.hierarchical_context_parallel_sizes[0]) {
+    const std::int64_t t = c.layout.tensor_model_parallel_size;
+    const std::int64_t groups = std::max<std::int64_t>(1, c.model.num_query_groups / t);
+    heads = own_rows(c) * c.model.num_attention_heads / t;
+    queries = heads * c.model.kv_channels;
+    keys = 2 * own_rows(c) * groups * c.model.kv_channels;
+    shares_groups = groups < inner;
+    sent_keys = 2 * own_rows(c) * std::max(groups, inner) * c.model.kv_channels;
+    // Between the levels each rank has the rows of `inner` ranks, and 1 / inner of the heads.
+    ring_keys =
+        inner * 2 * own_rows(c) * std::max<std::int64_t>(1, groups / inner) * c.model.kv_channels;
+  }
+
+  std::int64_t size, inner;
+  std::int64_t heads, queries;              // numbers of a statistic, of queries
+  std::int64_t keys, sent_keys, ring_keys;  // of keys and values together
+  bool shares_groups = false;
+};
+
+// A microbatch on a chunk: the exchange of attention, in each layer forward (again where it is
+// recomputed) and backward.
+void add_context_parallel(const TrainConfig& c, const ChunkPart& part, Adder& add) {
+  const ContextBytes bytes(c);
+  const std::int64_t e = storage_size(c);
+  const bool is_mean_of_means = c.optimizer.loss_average == "microbatch";
+  if (is_mean_of_means && part.head) add("cp", "all_reduce", 8);
+  std::int64_t forwards = part.layers;
+  for (const std::int64_t layers : recompute_groups(c, part.layers)) forwards += layers;
+  if (c.layout.cp_comm_type[0] == "all_gather") {
+    add("cp", "all_gather", bytes.keys * e, forwards + part.layers);
+    add("cp", "reduce_scatter", bytes.size * bytes.keys * 4, part.layers);
+    return;
+  }
+  const std::int64_t outer = bytes.size / bytes.inner;
+  const char* const heads = outer == 1 ? "cp" : "cp-heads";
+  const char* const ring = bytes.inner == 1 ? "cp" : "cp-ring";
+  if (bytes.inner > 1) {
+    add(heads, "all_to_all", (bytes.queries + bytes.sent_keys) * e, forwards);
+    add(heads, "all_to_all", bytes.queries * e, forwards + part.layers);
+    add(heads, "all_to_all", bytes.heads * 4, part.layers);
+    if (bytes.shares_groups) {
+      add(heads, "all_to_all", bytes.queries * e, part.layers);
+      add(heads, "all_to_all", bytes.sent_keys * 4, part.layers);
+    } else {
+      add(heads, "all_to_all", (bytes.queries + bytes.sent_keys) * e, part.layers);
+    }
+  }
+  if (outer == 1) return;
+  add(ring, "send", bytes.ring_keys * e, (outer - 1) * (forwards + part.layers));
+  add(ring, "send", bytes.ring_keys * 4, (outer - 1) * part.layers);
+  add(ring, "receive", 0, (outer - 1) * (forwards + 2 * part.layers));
+}
+
 // A microbatch on a chunk: activations forward, gradients back, over either of its ends.
 void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank, Adder& add) {
   const std::int64_t share = StreamBytes(c).residual / c.layout.tensor_model_parallel_size;
@@ -264,8 +328,9 @@ void add_pipeline(const TrainConfig& c, const ChunkPart& part, int pipeline_rank
 
 void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) {
   const std::int64_t n = ranks_of_copy(c);
-  const std::int64_t copies = data_parallel_size(c.layout) / n;
-  const char* const group = n > 1 && copies > 1 ? "dp-shard" : "dp";
+  const std::int64_t copies = data_and_context_size(c.layout) / n;
+  const char* const all = c.layout.context_parallel_size > 1 ? "dp-cp" : "dp";
+  const char* const group = n > 1 && copies > 1 ? "dp-shard" : all;
   const std::int64_t microbatches = num_microbatches(c.layout);
   for (const FlatSizes::Region& region : flat.regions) {
     for (const std::int64_t elements : buckets_of(c, region.elements)) {
@@ -279,7 +344,7 @@ void add_data_parallel(const TrainConfig& c, const FlatSizes& flat, Adder& add) 
       if (copies > 1) add("dp-replica", "all_reduce", 4 * elements / n);
     }
   }
-  add("dp", "all_reduce", 16);
+  add(all, "all_reduce", 16);
   if (n > 1) add(group, "all_reduce", 8 * flat.blocks);
 }
 
@@ -321,11 +386,11 @@ std::string lines_of(const Totals& totals, std::string_view what) {
 
 std::int64_t ranks_of_copy(const TrainConfig& c) {
   if (c.layout.zero_stage == 0) return 1;
-  return data_parallel_size(c.layout) / c.layout.num_distributed_optimizer_instances;
+  return data_and_context_size(c.layout) / c.layout.num_distributed_optimizer_instances;
 }
 
 bool cuts_gradients(const TrainConfig& c) {
-  const bool is_alone = data_parallel_size(c.layout) > 1 && !is_sharded(c);
+  const bool is_alone = data_and_context_size(c.layout) > 1 && !is_sharded(c);
   return c.layout.zero_stage >= 2 && !c.layout.zero_accumulate_unsharded && !is_alone;
 }
 
@@ -375,16 +440,23 @@ MessageTotals step_messages(const TrainConfig& config, std::int64_t vocabulary, 
   const FlatSizes flat = flat_sizes(config, vocabulary, rank);
   const GridCoordinates at = rank_grid(config.layout).coordinates(rank);
   const auto chunks = chunks_of(config, at.pipeline);
-  const std::int64_t rows = config.data.seq_length * config.layout.micro_batch_size;
+  const std::int64_t whole_rows = config.data.seq_length * config.layout.micro_batch_size;
   for (std::int64_t m = 0; m < num_microbatches(config.layout); ++m) {
     if (config.layout.tensor_model_parallel_size > 1) {
-      add("tp", "broadcast", at.tensor == 0 ? 32 * rows : 0);
+      const std::int64_t batch = 24 * own_rows(config) + 8 * whole_rows;
+      add("tp", "broadcast", at.tensor == 0 ? batch : 0);
       for (const ChunkPart& part : chunks) add_tensor_parallel(config, part, add);
     }
-    for (const ChunkPart& part : chunks) add_pipeline(config, part, at.pipeline, add);
+    for (const ChunkPart& part : chunks) {
+      if (config.layout.context_parallel_size > 1) add_context_parallel(config, part, add);
+      add_pipeline(config, part, at.pipeline, add);
+    }
   }
   add_model_parallel(config, chunks, flat.parameters, word_table_size(config, vocabulary), add);
-  if (data_parallel_size(config.layout) > 1) add_data_parallel(config, flat, add);
+  if (config.layout.context_parallel_size > 1 && config.optimizer.loss_average == "microbatch") {
+    add("cp", "all_reduce", 16 * num_microbatches(config.layout));
+  }
+  if (data_and_context_size(config.layout) > 1) add_data_parallel(config, flat, add);
   return totals;
 }
 

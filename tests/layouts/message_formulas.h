@@ -1,10 +1,13 @@
 #pragma once
 // The messages of a training step in closed form. Symbols: s sequence, b microbatch, h hidden, L
-// layers, t tensor- and d data-parallel ranks, p pipeline ranks, e bytes of an activation, r of an
-// element of the residual stream. Payloads are what the rank contributes (comm/communicator.h).
+// layers, t tensor- and d data-parallel ranks, c ranks of a context, p pipeline ranks, e bytes of
+// an activation, r of an element of the residual stream. With a context, s is the rows of a rank
+// but where S is the sample's, and what is over dp is over dp-cp. Payloads are what the rank
+// contributes (comm/communicator.h).
 //
 // Every microbatch, over tp; of layers, embedding and head each rank has those of its stages:
-//   broadcast         32 s b, from the first rank: tokens, labels, positions, mask and coordinates
+//   broadcast         24 s b + 8 S b, from the first rank: tokens, labels, position ids, mask and
+//                     samples, and positions and documents of all rows
 //   without sequence parallelism
 //     all_reduce      r s b h behind the embedding; e s b h: 4 of each layer, 1 into the head
 //   with it
@@ -22,6 +25,17 @@
 //   receive           as often; the payload is the sender's
 // and then over tp without sequence parallelism:
 //   all_gather        r s b h / t: the shares of what was received
+// Every microbatch and layer, over cp, of c ranks, with q = heads * n / t, k = groups * n / t at
+// least n, of n numbers each, and "forward" once more where a layer is recomputed:
+//   p2p               c - 1 sends of 2 s b k e forward and backward, and of 2 s b k 4 backward
+//   all_gather        all_gather of 2 s b k e forward and backward, reduce_scatter of 2 S b k 4
+//   a2a               all_to_all, with K = max(k, c n): s b (q + 2 K) e and s b q e forward; s b q
+//                     e, 4 s b heads / t and s b (q + 2 K) e backward, the last in two where ranks
+//                     share groups: s b q e and 2 s b K 4
+//   a2a+p2p           of A x B ranks a2a over A in cp-heads, and p2p over B in cp-ring of A s rows
+//                     and max(k / A, n)
+// and of the head, where losses are means of microbatches, all_reduce of 8: what a microbatch
+//   counts; and every step all_reduce of 16 for each microbatch: sums and counts
 // Every step, over dp:
 //   sums of gradients: all_reduce of 4 bytes for each element, in buckets of one chunk each; with a
 //     distributed optimizer reduce_scatter of as much, and all_gather of e bytes for each element

@@ -1,8 +1,11 @@
 #include "tiny_batches.h"
 
+#include <array>
+#include <span>
 #include <string>
 
 #include "layout.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -99,7 +102,56 @@ void fill_t5(const Columns& columns, std::int64_t sample, std::int64_t sequence,
   }
 }
 
+// Documents of 7, 3 and 4 rows, in another order in each sample of a turn, and behind each as much
+// padding as makes it a multiple of 4.
+void fill_documents(const Columns& columns, std::int64_t sample, std::int64_t sequence) {
+  fill_gpt(columns, sample, sequence);
+  const std::array<std::int64_t, 3> lengths = {7, 3, 4};
+  const std::array<std::int64_t, 3> rooms = {8, 4, 4};
+  std::int64_t begin = 0;
+  for (std::size_t d = 0; d < lengths.size(); ++d) {
+    const std::size_t turn = (d + static_cast<std::size_t>(sample)) % lengths.size();
+    for (std::int64_t i = 0; i < rooms[turn]; ++i) {
+      const bool is_real = i < lengths[turn];
+      columns.set("document", begin + i, is_real ? static_cast<std::int64_t>(d) : -1);
+      columns.set("position_ids", begin + i, is_real ? i : 0);
+      if (i + 1 >= lengths[turn]) columns.set("loss_mask", begin + i, 0);
+    }
+    begin += rooms[turn];
+  }
+}
+
 }  // namespace
+
+HostBatch rows_of_rank(const HostBatch& whole, const ContextCut& cut, int rank) {
+  if (cut.ranks() == 1) return whole;
+  const BatchSchema& schema = whole.schema();
+  HostBatch part(schema, whole.samples(), cut, rank);
+  const std::span<const std::int64_t> numbers = whole.column<std::int64_t>("sample");
+  const auto samples = static_cast<std::size_t>(whole.samples());
+  for (std::size_t b = 0; b < samples; ++b) {
+    Sample sample(schema);
+    const auto copy = [&]<typename T>(std::size_t column) {
+      const auto from = whole.column<T>(schema.columns()[column].name);
+      const auto to = sample.column<T>(column);
+      for (std::size_t row = 0; row < to.size(); ++row) to[row] = from[row * samples + b];
+    };
+    for (std::size_t column = 0; column < schema.columns().size(); ++column) {
+      switch (schema.columns()[column].dtype) {
+        case DType::kI64:
+          copy.operator()<std::int64_t>(column);
+          break;
+        case DType::kF32:
+          copy.operator()<float>(column);
+          break;
+        default:
+          copy.operator()<std::int32_t>(column);
+      }
+    }
+    part.put(static_cast<std::int64_t>(b), numbers[b], sample);
+  }
+  return part;
+}
 
 HostBatch tiny_batch(const TrainConfig& config, const BatchSchema& schema,
                      std::int64_t first_sample) {
@@ -115,7 +167,8 @@ HostBatch tiny_batch(const TrainConfig& config, const BatchSchema& schema,
     } else if (family == "t5") {
       fill_t5(columns, sample, sequence, config.data.decoder_seq_length);
     } else {
-      fill_gpt(columns, sample, sequence);
+      const bool has_documents = packs_documents(config.data);
+      (has_documents ? fill_documents : fill_gpt)(columns, sample, sequence);
     }
   }
   return batch;

@@ -13,4 +13,7 @@ namespace phalanx {
 HostBatch tiny_batch(const TrainConfig& config, const BatchSchema& schema,
                      std::int64_t first_sample);
 
+// What a rank of a context has of a microbatch.
+HostBatch rows_of_rank(const HostBatch& whole, const ContextCut& cut, int rank);
+
 }  // namespace phalanx

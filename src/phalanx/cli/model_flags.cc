@@ -69,6 +69,13 @@ void ModelFlags::add_others_to(FlagSet& flags) {
   flags.add(
       {.name = "--tokenizer-model", .help = "Instead of the checkpoint's", .value_name = "PATH"},
       &tokenizer_model_);
+  flags.add({.name = "--context-parallel-size",
+             .type = FlagType::kInteger,
+             .state = FlagState::kSatisfied,
+             .reason = "all rows of a text are on every rank",
+             .satisfied_by = "1",
+             .otherwise = "only training shares the rows of a text out among ranks; leave the flag "
+                          "out, whatever the model was trained with"});
   flags.add({.name = "--allow-overcommit",
              .help = "Begin although the memory is above what this machine has available"},
             &allow_overcommit_);

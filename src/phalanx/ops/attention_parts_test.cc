@@ -14,6 +14,7 @@
 
 #include "phalanx/ops/attention.h"
 #include "phalanx/ops/backend.h"
+#include "phalanx/ops/cases/operands.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/ref/access.h"
@@ -269,7 +270,7 @@ Sample golden_documents() {
 }
 
 RingMachine in_double() { return {make_ref_backend(), DType::kF64}; }
-RingMachine in_float() { return {make_cpu_backend(2, ProductPrecision::kFp32), DType::kF32}; }
+RingMachine in_float() { return {make_cpu_backend(1, ProductPrecision::kFp32), DType::kF32}; }
 
 // The numbers of head 0 of [s, 1, heads, d], or of [1, heads, s].
 Numbers first_head(const Array& x) {
@@ -507,10 +508,10 @@ TEST(AttentionInParts, IsThatOfAllKeysOnTheProcessor) {
       if (products != ProductPrecision::kFp32 && storage != DType::kBF16) continue;
       if (!cpu::has_products(products)) continue;
       const double bound = storage == DType::kF32 ? 5e-5 : storage == DType::kF16 ? 5e-3 : 0.04;
-      RingMachine machine(make_cpu_backend(2, products), storage);
+      RingMachine machine(make_cpu_backend(1, products), storage);
       for (std::uint32_t seed = 0; seed < 3; ++seed) {
         RandomNumbers random(seed);
-        const Sample sample = random_sample(random, random.one_of({320, 536}), 24);
+        const Sample sample = random_sample(random, random.one_of({160, 536}), 24);
         const Results dense = machine.dense(sample);
         for (const std::int64_t ranks : {2, 4}) {
           const std::string name = "seed " + std::to_string(seed) + ", P " + std::to_string(ranks);
@@ -520,6 +521,71 @@ TEST(AttentionInParts, IsThatOfAllKeysOnTheProcessor) {
       }
     }
   }
+}
+
+// ---- Results in full precision
+
+// Beside operands of 16 bits they are what storage would round; dquery gets it added once.
+TEST(AttentionInParts, FullPrecisionIsWhatStorageRounds) {
+  for (const ProductPrecision products :
+       {ProductPrecision::kFp32, ProductPrecision::kBf16, ProductPrecision::kAmx}) {
+    if (!cpu::has_products(products)) continue;
+    const auto backend = make_cpu_backend(2, products);
+    Arena memory("operands", 16 << 20), workspace("workspace", 16 << 20);
+    Context context{.backend = *backend, .workspace = workspace};
+    Operands operands(memory, DType::kBF16, context);
+    const Shape heads{70, 2, 4, 24}, groups{300, 2, 2, 24}, statistics{2, 4, 70};
+    AttentionInputs in;
+    in.query = operands.uniform(heads);
+    in.key = operands.uniform(groups);
+    in.value = operands.uniform(groups);
+    in.query_rows = operands.rows(70, 2);
+    in.key_rows = operands.rows(300, 2);
+    in.scale = 0.2;
+    const Tensor dout = operands.uniform(heads);
+    const Tensor delta = operands.output(DType::kF32, statistics);
+    const auto run = [&](DType type, bool adds) {
+      const Tensor out = operands.output(type, heads);
+      const Tensor lse = operands.output(DType::kF32, statistics);
+      const Tensor dquery = operands.filled(type, heads, 0.25);
+      const Tensor dkey = operands.output(type, groups);
+      const Tensor dvalue = operands.output(type, groups);
+      attention_forward(context, {out, lse, in});
+      if (type == DType::kBF16) attention_delta(context, {delta, out, dout});
+      attention_backward(context, {dquery, dkey, dvalue, {}, dout, lse, delta, in, adds});
+      return std::vector<Array>{ref::read(out), ref::read(dquery), ref::read(dkey),
+                                ref::read(dvalue)};
+    };
+    const auto stored = run(DType::kBF16, false);
+    const auto full = run(DType::kF32, false);
+    const auto added = run(DType::kF32, true);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      int rounded = 0;
+      for (std::size_t n = 0; n < stored[i].values.size(); ++n) {
+        const double exact = full[i].values[n];
+        ASSERT_EQ(ref::round_to(DType::kBF16, exact), stored[i].values[n]);
+        rounded += exact != stored[i].values[n] ? 1 : 0;
+        const float before = i == 1 ? 0.25F : 0.0F;
+        ASSERT_EQ(added[i].values[n], before + static_cast<float>(exact));
+      }
+      EXPECT_GT(rounded, 0);
+    }
+  }
+}
+
+TEST(AttentionInParts, OnlyDqueryInFullPrecisionIsAddedTo) {
+  const auto backend = make_ref_backend();
+  Arena memory("operands", 1 << 20), workspace("workspace", 1 << 20);
+  Context context{.backend = *backend, .workspace = workspace};
+  Operands operands(memory, DType::kBF16, context);
+  AttentionBackward op;
+  op.in.query = op.in.key = op.in.value = op.dout = operands.uniform({4, 1, 1, 8});
+  op.in.query_rows = op.in.key_rows = operands.rows(4, 1);
+  op.dquery = op.dkey = op.dvalue = operands.output({4, 1, 1, 8});
+  op.lse = op.delta = operands.filled(DType::kF32, {1, 1, 4}, 0.0);
+  EXPECT_NO_THROW(attention_backward(context, op));
+  op.adds_to_dquery = true;
+  EXPECT_THROW(attention_backward(context, op), InternalError);
 }
 
 }  // namespace

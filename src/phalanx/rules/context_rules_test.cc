@@ -165,7 +165,7 @@ TEST(ContextRules, FaultsComeTogether) {
 
 TEST(ContextRules, RanksChosenBySampleAreRefusedByName) {
   for (const char* flags : {"--hybrid-context-parallel", "--max-seqlen-per-dp-cp-rank 64"}) {
-    const auto parse = [&] { config_tests::parsed(shared(), flags); };
+    const auto parse = [&] { config_tests::parsed(shared(), std::string(kRequired) + flags); };
     EXPECT_THAT(error_of<ConfigError>(parse), AllOf(HasSubstr(std::string(flags).substr(0, 16)),
                                                     HasSubstr("shared out among the same ranks")));
   }

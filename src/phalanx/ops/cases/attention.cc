@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "phalanx/ops/cases/case.h"
+#include "phalanx/ops/elementwise.h"
 
 namespace phalanx::ops {
 namespace {
@@ -19,6 +20,7 @@ enum class Rows {
   // As the first two, with a pattern that says so.
   kKnown,
   kKnownCache,
+  kPart,  // the first half of the queries stands before all keys
 };
 
 // Where query, key and value lie.
@@ -36,12 +38,16 @@ struct Spec {
   double probability = 0.0;
   bool bias = false;
   Layout layout = Layout::kDense;
+
+  // Keys are a part of those that the queries see: results in full precision, dquery is added to,
+  // log-sum-exps are of all keys, and the samples of keys are absent.
+  bool part() const { return rows == Rows::kPart; }
 };
 
 std::string attention_name(const Spec& spec) {
-  constexpr const char* kRows[] = {"",          ", cache",      ", packed documents",
-                                   ", padding", ", blind",      ", zigzag",
-                                   ", known",   ", known cache"};
+  constexpr const char* kRows[] = {"",          ", cache",       ", packed documents",
+                                   ", padding", ", blind",       ", zigzag",
+                                   ", known",   ", known cache", ", part"};
   constexpr const char* kLayouts[] = {"", ", interleaved", ", blocks", ", groups"};
   const std::int64_t window = spec.mask.window;
   return fmt::format("{}x{}, b {}, heads {}/{}, d {}{}{}{}{}{}{}{}", spec.sq, spec.sk, spec.b,
@@ -123,15 +129,23 @@ AttentionInputs make_inputs(Operands& operands, const Spec& spec) {
   in.key_rows = make_rows(operands, spec, spec.sk, first);
   in.query_rows = cache ? make_rows(operands, spec, spec.sq, first + spec.sk - spec.sq)
                         : make_rows(operands, spec, spec.sq, 0);
+  if (spec.part()) {
+    in.key_rows = make_rows(operands, spec, spec.sk, spec.sq / 2);
+    in.key_rows.sample = {};
+  }
   in.scale = 1.0 / std::sqrt(static_cast<double>(spec.d));
   in.dropout = case_dropout(spec.probability);
   return in;
 }
 
+DType results_of(const Operands& operands, const Spec& spec) {
+  return spec.part() ? operands.full() : operands.storage();
+}
+
 AttentionForward forward_op(Operands& operands, const Spec& spec) {
   AttentionForward op;
   op.in = make_inputs(operands, spec);
-  op.out = operands.output({spec.sq, spec.b, spec.heads, spec.d});
+  op.out = operands.output(results_of(operands, spec), {spec.sq, spec.b, spec.heads, spec.d});
   op.lse = operands.output(operands.full(), {spec.b, spec.heads, spec.sq});
   return op;
 }
@@ -147,8 +161,8 @@ UnfusedAttentionForward unfused_forward_op(Operands& operands, const Spec& spec)
 // The part of a backward op that both attentions share.
 template <typename Op>
 void set_gradients(Operands& operands, const Spec& spec, Op& op) {
-  const Triple triple =
-      make_triple(spec, [&](const Shape& shape) { return operands.output(shape); });
+  const Triple triple = make_triple(
+      spec, [&](const Shape& shape) { return operands.output(results_of(operands, spec), shape); });
   op.dquery = triple.query;
   op.dkey = triple.key;
   op.dvalue = triple.value;
@@ -174,21 +188,27 @@ AttentionBackward backward_op(Operands& operands, const Spec& spec,
 constexpr double kUnits = 32.0;
 constexpr double kStorageUnits = 3.0;
 
+// Beside results in full precision, too, probabilities may have 16 bits.
+Output near_result(const Operands& operands, const Tensor& tensor, double floor = 0.0) {
+  Tensor stored = tensor;
+  stored.dtype = operands.storage();
+  return {tensor, units(stored, kUnits, kStorageUnits), floor};
+}
+
 template <typename Op>
-std::vector<Output> gradient_outputs(const Op& op) {
+std::vector<Output> gradient_outputs(const Operands& operands, const Op& op) {
   // A row that sees one key has probability 1 and gradient 0.
   constexpr double kFloor = 1.0;
-  std::vector<Output> outputs = {near(op.dquery, kUnits, kStorageUnits, kFloor),
-                                 near(op.dkey, kUnits, kStorageUnits, kFloor),
-                                 near(op.dvalue, kUnits, kStorageUnits)};
+  std::vector<Output> outputs = {near_result(operands, op.dquery, kFloor),
+                                 near_result(operands, op.dkey, kFloor),
+                                 near_result(operands, op.dvalue)};
   if (op.dbias) outputs.push_back(near(op.dbias, kUnits, 1, kFloor));
   return outputs;
 }
 
 Job forward(Operands& operands, const Spec& spec) {
   const AttentionForward op = forward_op(operands, spec);
-  return make_job(op, attention_forward,
-                  {near(op.out, kUnits, kStorageUnits), near(op.lse, kUnits)});
+  return make_job(op, attention_forward, {near_result(operands, op.out), near(op.lse, kUnits)});
 }
 
 Job delta(Operands& operands, const Spec& spec) {
@@ -255,7 +275,28 @@ Job backward(Operands& operands, const Spec& spec) {
   const AttentionBackward op = backward_op(operands, spec, forward);
   attention_forward(operands.preparation(), forward);
   attention_delta(operands.preparation(), {op.delta, forward.out, op.dout});
-  return make_job(op, attention_backward, gradient_outputs(op));
+  return make_job(op, attention_backward, gradient_outputs(operands, op));
+}
+
+// The first key of the other part is that of query 1: query 0 sees no key at all.
+Job backward_of_part(Operands& operands, const Spec& spec) {
+  Context& preparation = operands.preparation();
+  const AttentionForward forward = forward_op(operands, spec);
+  AttentionForward other = forward_op(operands, spec);
+  other.in.query = forward.in.query;
+  other.in.query_rows = forward.in.query_rows;
+  other.in.key_rows = make_rows(operands, spec, spec.sk, 1);
+  AttentionBackward op = backward_op(operands, spec, forward);
+  op.adds_to_dquery = true;
+  const Tensor start = operands.uniform(operands.full(), op.dquery.shape);
+  const Tensor out = operands.output(forward.out.shape);
+  attention_forward(preparation, forward);
+  attention_forward(preparation, other);
+  attention_merge(preparation, {forward.out, forward.lse, other.out, other.lse});
+  copy(preparation, {out, forward.out});
+  attention_delta(preparation, {op.delta, out, op.dout});
+  copy(preparation, {op.dquery, start});
+  return make_job(op, attention_backward, gradient_outputs(operands, op));
 }
 
 Job unfused_forward(Operands& operands, const Spec& spec) {
@@ -277,7 +318,7 @@ Job unfused_backward(Operands& operands, const Spec& spec) {
   const UnfusedAttentionForward forward = unfused_forward_op(operands, spec);
   const UnfusedAttentionBackward op = unfused_backward_op(operands, spec, forward);
   unfused_attention_forward(operands.preparation(), forward);
-  return make_job(op, unfused_attention_backward, gradient_outputs(op));
+  return make_job(op, unfused_attention_backward, gradient_outputs(operands, op));
 }
 
 template <typename Forward, typename Backward>
@@ -364,6 +405,14 @@ const Spec kBorders[] = {
     {49, 600, 1, 1, 1, 32, window_of(256), Rows::kKnownCache},
 };
 
+const Spec kParts[] = {
+    {65, 40, 2, 4, 2, 16, kCausal, Rows::kPart, 0.1},
+    {67, 67, 2, 4, 2, 24, kCausal, Rows::kPart, 0.0, false, Layout::kGroups},
+    {34, 300, 1, 2, 1, 80, kFull, Rows::kPart},
+    {130, 130, 1, 2, 2, 17, window_of(9), Rows::kPart, 0.1, true, Layout::kInterleaved},
+    {33, 33, 2, 2, 2, 128, kCausal, Rows::kPart, 0.0, false, Layout::kBlocks},
+};
+
 const Spec kTimed[] = {
     {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.0, false, Layout::kInterleaved},
     {256, 256, 4, 12, 12, 64, kCausal, Rows::kPlain, 0.1, false, Layout::kInterleaved},
@@ -420,6 +469,10 @@ void add_attention_cases(CaseTable& table) {
     for (const Spec& spec : kTested) table.tests.push_back(row(spec, kStorageTypes));
     for (const Spec& spec : kBorders) table.tests.push_back(row(spec, kStorageTypes));
     for (const Spec& spec : kTimed) table.performance.push_back(row(spec, kTimedTypes));
+  }
+  for (const Spec& spec : kParts) {
+    table.test("attention_forward", attention_name(spec), kStorageTypes, forward, spec);
+    table.test("attention_backward", attention_name(spec), kStorageTypes, backward_of_part, spec);
   }
   for (const MergeSpec& spec : kMerged) {
     table.test("attention_merge",

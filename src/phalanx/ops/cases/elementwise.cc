@@ -82,6 +82,23 @@ Job copied_transposed(Operands& operands, bool plain) {
   return make_job(op, copy, {{op.destination, 0.0}});
 }
 
+// The keys of a tensor of queries, keys and values, [s, b, groups, queries + 2, d], into a tensor
+// of their own, or sums in f32 back to their place.
+Job copied_keys(Operands& operands, bool back) {
+  const auto keys = [](const Tensor& fused) { return fused.select(3, 3); };
+  const Shape fused{11, 3, 2, 5, 17};
+  const Shape dense{11, 3, 2, 17};
+  Copy op;
+  if (back) {
+    op.source = operands.uniform(DType::kF32, dense);
+    op.destination = keys(operands.output(fused));
+  } else {
+    op.source = keys(operands.uniform(fused));
+    op.destination = operands.output(dense);
+  }
+  return make_job(op, copy, {{op.destination, 0.0}});
+}
+
 Job accumulated(Operands& operands, std::int64_t n, bool into_f32) {
   const DType destination = into_f32 ? DType::kF32 : operands.storage();
   const Accumulate op{.destination = contents(operands, destination, {n}),
@@ -107,6 +124,8 @@ void add_copies(CaseTable& table) {
   table.test("copy", "columns", kStorageTypes, copied_columns);
   table.test("copy", "transposed", kStorageTypes, copied_transposed, true);
   table.test("copy", "heads first", kStorageTypes, copied_transposed, false);
+  table.test("copy", "keys of a fused tensor", kStorageTypes, copied_keys, false);
+  table.test("copy", "f32 into the keys of a fused tensor", kStorageTypes, copied_keys, true);
 }
 
 }  // namespace

@@ -205,6 +205,103 @@ TEST(CpuAttention, OneQueryAtATimeGivesTheSameRows) {
   }
 }
 
+// Context parallelism: some queries of a sample, in order, against all keys have the bits that they
+// have among all queries.
+struct SomeQueriesCase {
+  Extents extents;
+  ops::AttentionMask mask;
+  std::int64_t first_skipped;  // and all behind it, but for the last ones
+  std::int64_t step;           // between queries that are kept
+};
+class SomeQueries : public testing::TestWithParam<SomeQueriesCase> {
+ protected:
+  static std::vector<std::int64_t> kept() {
+    const SomeQueriesCase& c = GetParam();
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < c.extents.sq; i += c.step) {
+      const bool skipped = i >= c.first_skipped && i < c.extents.sq - c.first_skipped;
+      if (!skipped) rows.push_back(i);
+    }
+    return rows;
+  }
+  static void prepare(Attention& attention) {
+    attention.in.mask = GetParam().mask;
+    const std::int64_t b = GetParam().extents.b;
+    for (const RowCoordinates* rows : {&attention.in.query_rows, &attention.in.key_rows}) {
+      std::int64_t i = 0;
+      for (std::int32_t& document : rows->document.span<std::int32_t>()) {
+        document = static_cast<std::int32_t>(i++ / b / 97);
+      }
+    }
+    // Rows of the first sample that are no key of anybody.
+    for (std::int64_t i = 40; i < 50; ++i) {
+      attention.in.key_rows.document.as<std::int32_t>()[i * b] = -1;
+    }
+  }
+  static std::vector<double> rows_of(const Tensor& tensor, int dim,
+                                     const std::vector<std::int64_t>& rows) {
+    std::vector<double> values;
+    for (const std::int64_t row : rows) {
+      const ref::Array part = ref::read(tensor.slice(dim, row, 1));
+      values.insert(values.end(), part.values.begin(), part.values.end());
+    }
+    return values;
+  }
+};
+
+TEST_P(SomeQueries, HaveTheBitsOfAllQueries) {
+  const std::vector<std::int64_t> rows = kept();
+  Attention whole(GetParam().extents);
+  prepare(whole);
+  whole.run(*cpu_backend(2));
+  Attention some(GetParam().extents);
+  prepare(some);
+  // The rows that are kept, moved to the front.
+  const auto keep = [&](Tensor& tensor, int dim) {
+    std::int64_t n = 0;
+    for (const std::int64_t row : rows) {
+      const Tensor from = tensor.slice(dim, row, 1);
+      const Tensor to = tensor.slice(dim, n++, 1);
+      if (is_floating(tensor.dtype)) {
+        ref::write(to, ref::read(from));
+      } else {
+        ref::write_integers(to, ref::read_integers(from));
+      }
+    }
+    tensor = tensor.slice(dim, 0, n);
+  };
+  for (Tensor* tensor : {&some.in.query, &some.dout, &some.in.query_rows.sample,
+                         &some.in.query_rows.position, &some.in.query_rows.document}) {
+    keep(*tensor, 0);
+  }
+  std::vector<std::int64_t> front(rows.size());
+  for (std::size_t i = 0; i < front.size(); ++i) front[i] = static_cast<std::int64_t>(i);
+  for (Tensor* tensor : {&some.out, &some.dquery}) *tensor = tensor->slice(0, 0, front.size());
+  for (Tensor* tensor : {&some.lse, &some.delta}) *tensor = tensor->slice(2, 0, front.size());
+  for (const int threads : {1, 4}) {
+    some.run(*cpu_backend(threads));
+    EXPECT_EQ(rows_of(some.out, 0, front), rows_of(whole.out, 0, rows));
+    EXPECT_EQ(rows_of(some.lse, 2, front), rows_of(whole.lse, 2, rows));
+    EXPECT_EQ(rows_of(some.dquery, 0, front), rows_of(whole.dquery, 0, rows));
+  }
+}
+
+constexpr ops::AttentionMask kCausalMask{.causal = true};
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, SomeQueries,
+    testing::Values(
+        SomeQueriesCase{{.sq = 64, .sk = 64, .b = 2, .heads = 2, .groups = 2}, kCausalMask, 16, 1},
+        SomeQueriesCase{
+            {.sq = 600, .sk = 600, .heads = 4, .groups = 2, .d = 24}, kCausalMask, 150, 1},
+        SomeQueriesCase{{.sq = 600, .sk = 600, .heads = 3, .d = 20}, kCausalMask, 600, 7},
+        SomeQueriesCase{{.sq = 530, .sk = 530, .b = 2, .heads = 2, .d = 40},
+                        {.causal = true, .documents = true},
+                        130,
+                        1},
+        SomeQueriesCase{
+            {.sq = 530, .sk = 530, .heads = 2, .d = 16}, {.causal = true, .window = 70}, 100, 3},
+        SomeQueriesCase{{.sq = 520, .sk = 520, .heads = 2, .d = 32}, {.documents = true}, 65, 1}));
+
 // Tensor parallelism: a rank has some heads, not always from head 0 on.
 class SomeHeads : public testing::TestWithParam<std::int64_t> {
  protected:

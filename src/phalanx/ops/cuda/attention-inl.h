@@ -12,8 +12,7 @@ template <typename T>
 struct AttentionForwardKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
-    T* out;
-    AttentionHeads out_heads;
+    AttentionResult<T, true> out;
     float* lse;  // [samples, heads, queries]
   };
   static std::int64_t shared_bytes(const Params& /*p*/) {
@@ -95,9 +94,7 @@ struct AttentionForwardKernel : AttentionTile {
                                                  log_of(static_cast<double>(sums[a])));
       }
     }
-    store(t, out, 1.0F, queries, chunk, in.width,
-          p.out + first_query * p.out_heads.row + p.out_heads.at(b, h, in.of_group),
-          p.out_heads.row);
+    store(t, out, 1.0F, queries, chunk, in.width, p.out, p.out.at(first_query, b, h, in.of_group));
   }
 };
 

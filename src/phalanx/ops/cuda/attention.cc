@@ -23,6 +23,17 @@ AttentionHeads single_heads_of(const AttentionOperand& operand) {
   return heads;
 }
 
+// Results of unfused attention are of the storage type T.
+template <typename T, bool kFused>
+AttentionResult<T, kFused> result_of(DType storage, const AttentionOperand& operand,
+                                     bool adds = false) {
+  const bool stored = operand.data.type == storage && !adds;
+  PHALANX_CHECK(stored || (kFused && operand.data.type == DType::kF32),
+                "attention: results of {} beside {}", name_of(operand.data.type), name_of(storage));
+  return {stored ? as<T>(operand.data) : nullptr, stored ? nullptr : as<float>(operand.data),
+          heads_of(operand), adds};
+}
+
 bool packs(const AttentionOperand& operand) {
   return can_pack(operand.row_stride, operand.data) &&
          can_pack(operand.sample_stride, operand.data) &&
@@ -106,14 +117,12 @@ template <typename T, bool kUnfused>
 void launch_gradients(const CudaContext& context, const AttentionCall& call,
                       const AttentionOperands<T>& in, const AttentionGradients<T>& of,
                       const AttentionBackwardCall& backward) {
-  const typename AttentionKeyGradientKernel<T, kUnfused>::Params keys{in,
-                                                                      of,
-                                                                      as<T>(backward.dkey.data),
-                                                                      as<T>(backward.dvalue.data),
-                                                                      heads_of(backward.dkey),
-                                                                      heads_of(backward.dvalue)};
+  const DType storage = call.query.data.type;
+  const typename AttentionKeyGradientKernel<T, kUnfused>::Params keys{
+      in, of, result_of<T, !kUnfused>(storage, backward.dkey),
+      result_of<T, !kUnfused>(storage, backward.dvalue)};
   const typename AttentionQueryGradientKernel<T, kUnfused>::Params queries{
-      in, of, as<T>(backward.dquery.data), heads_of(backward.dquery)};
+      in, of, result_of<T, !kUnfused>(storage, backward.dquery, backward.adds_to_dquery)};
   const std::int64_t key_tiles = ceil_div(call.keys, kSide);
   const std::int64_t query_tiles = ceil_div(call.queries, kSide);
   const bool done = with_tensor_cores<T>(in, [&](auto width) {
@@ -157,13 +166,13 @@ void attention_forward(const CudaContext& context, const AttentionCall& call,
       if constexpr (!std::is_same_v<T, float>) {
         launch<AttentionMmaForwardKernel<T, decltype(width)::value>>(
             context.queue, {ceil_div(call.queries, kSide), call.heads, call.batch},
-            {in, as<T>(out.data), heads_of(out), lse});
+            {in, result_of<T, true>(call.query.data.type, out), lse});
       }
     });
     if (done) return;
     launch<AttentionForwardKernel<T>>(
         context.queue, {ceil_div(call.queries, kSide), call.heads * in.chunks, call.batch},
-        {in, as<T>(out.data), heads_of(out), lse});
+        {in, result_of<T, true>(call.query.data.type, out), lse});
   });
 }
 

@@ -66,7 +66,7 @@ struct AttentionCall {
   std::uint32_t site = 0;  // of head 0
 };
 
-// lse is [samples, heads, queries].
+// out may be f32 beside other storage; lse is [samples, heads, queries].
 void attention_forward(const CudaContext& context, const AttentionCall& call,
                        const AttentionOperand& out, float* lse);
 
@@ -101,10 +101,12 @@ struct AttentionBackwardCall {
   AttentionOperand dout;
   const float* lse = nullptr;    // [samples, heads, queries]; of fused attention alone
   const float* delta = nullptr;  // the same
+  // Of fused attention also f32 beside other storage.
   AttentionOperand dquery;
   AttentionOperand dkey;
   AttentionOperand dvalue;
-  float* dbias = nullptr;  // may be absent; accumulated over samples in order
+  bool adds_to_dquery = false;  // which is then f32
+  float* dbias = nullptr;       // may be absent; accumulated over samples in order
   std::int64_t dbias_head_stride = 0;
   std::int64_t dbias_row_stride = 0;
 };

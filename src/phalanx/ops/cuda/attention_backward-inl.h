@@ -107,8 +107,7 @@ struct AttentionQueryGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
     AttentionGradients<T> of;
-    T* dquery;
-    AttentionHeads dquery_heads;
+    AttentionResult<T, !kUnfused> dquery;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) {
     return 3 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
@@ -141,9 +140,8 @@ struct AttentionQueryGradientKernel : AttentionTile {
       t.sync();
       if (row(t) < queries) multiply(t, weights, right, static_cast<int>(pairs.keys), sum);
     }
-    store(t, sum, in.scale, queries, chunk, in.width,
-          p.dquery + first_query * p.dquery_heads.row + p.dquery_heads.at(b, h, in.of_group),
-          p.dquery_heads.row);
+    store(t, sum, in.scale, queries, chunk, in.width, p.dquery,
+          p.dquery.at(first_query, b, h, in.of_group));
   }
 };
 
@@ -154,10 +152,8 @@ struct AttentionKeyGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
     AttentionGradients<T> of;
-    T* dkey;
-    T* dvalue;
-    AttentionHeads dkey_heads;
-    AttentionHeads dvalue_heads;
+    AttentionResult<T, !kUnfused> dkey;
+    AttentionResult<T, !kUnfused> dvalue;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) {
     return 4 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
@@ -201,11 +197,8 @@ struct AttentionKeyGradientKernel : AttentionTile {
         }
       }
     }
-    store(t, dkey, in.scale, keys, chunk, in.width,
-          p.dkey + first_key * p.dkey_heads.row + p.dkey_heads.at(b, g, 1), p.dkey_heads.row);
-    store(t, dvalue, 1.0F, keys, chunk, in.width,
-          p.dvalue + first_key * p.dvalue_heads.row + p.dvalue_heads.at(b, g, 1),
-          p.dvalue_heads.row);
+    store(t, dkey, in.scale, keys, chunk, in.width, p.dkey, p.dkey.at(first_key, b, g, 1));
+    store(t, dvalue, 1.0F, keys, chunk, in.width, p.dvalue, p.dvalue.at(first_key, b, g, 1));
   }
 };
 

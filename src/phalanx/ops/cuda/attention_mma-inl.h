@@ -304,7 +304,7 @@ struct AttentionMmaForwardKernel {
       }
     }
 
-    T* to = p.out + first_query * p.out_heads.row + p.out_heads.at(b, h, in.of_group);
+    const std::int64_t first_place = p.out.at(first_query, b, h, in.of_group);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       for (int mask = 2; mask > 0; mask /= 2) sums[r] += t.shuffle_xor(sums[r], mask);
@@ -317,8 +317,13 @@ struct AttentionMmaForwardKernel {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int column = 8 * n + pair + e;
-          if (column < in.width) {
-            to[row[r] * p.out_heads.row + column] = round_to<T>(out[n][2 * r + e] * factor);
+          if (column >= in.width) continue;
+          const float result = out[n][2 * r + e] * factor;
+          const std::int64_t at = first_place + row[r] * p.out.heads.row + column;
+          if (p.out.is_full()) {
+            p.out.full[at] = result;
+          } else {
+            p.out.data[at] = round_to<T>(result);
           }
         }
       }

@@ -125,6 +125,26 @@ struct AttentionProbabilities {
   }
 };
 
+// Where heads of results lie. Those of fused attention may be in full precision beside storage of
+// 16 bits, and added to what is there.
+template <typename T, bool kFused>
+struct AttentionResult {
+  T* data;
+  float* full;  // of fused attention: null where `data` gets the results
+  AttentionHeads heads;
+  bool adds;  // to `full`
+
+  PHALANX_DEVICE bool is_full() const { return kFused && full != nullptr; }
+  // The first row of a head.
+  PHALANX_DEVICE std::int64_t at(std::int64_t first, std::int64_t b, std::int64_t h,
+                                 std::int64_t of_group) const {
+    return first * heads.row + heads.at(b, h, of_group);
+  }
+  PHALANX_DEVICE void put_full(std::int64_t place, float value) const {
+    full[place] = adds ? full[place] + value : value;
+  }
+};
+
 // 64 x 64 numbers of a block.
 struct AttentionTile {
   static constexpr int kThreads = 256;
@@ -199,6 +219,26 @@ struct AttentionTile {
         const std::int64_t i = begin + column(t) + c;
         if (row(t) + a < rows && i < width) {
           to[(row(t) + a) * stride + i] = round_to<T>(sum[a][c] * factor);
+        }
+      }
+    }
+  }
+  // The same, to rows from `place` on.
+  template <typename T, bool kFused>
+  PHALANX_DEVICE static void store(const Thread& t, const float (&sum)[4][4], float factor,
+                                   std::int64_t rows, std::int64_t begin, std::int64_t width,
+                                   const AttentionResult<T, kFused>& to, std::int64_t place) {
+    if (!to.is_full()) {
+      store(t, sum, factor, rows, begin, width, to.data + place, to.heads.row);
+      return;
+    }
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const std::int64_t i = begin + column(t) + c;
+        if (row(t) + a < rows && i < width) {
+          to.put_full(place + (row(t) + a) * to.heads.row + i, sum[a][c] * factor);
         }
       }
     }

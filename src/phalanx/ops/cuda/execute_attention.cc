@@ -81,6 +81,12 @@ AttentionBackwardCall backward_of(const Op& op) {
   return backward;
 }
 
+// Kernels of forward and backward take dense ones.
+float* dense_statistic(const Tensor& tensor) {
+  PHALANX_CHECK(tensor.contiguous(), "attention on CUDA: statistics with strides {} must be dense",
+                tensor.strides.to_string());
+  return address_as<float>(tensor);
+}
 StatisticOperand<float> statistic_of(const Tensor& tensor) {
   return {address_as<float>(tensor), tensor.strides[0], tensor.strides[1], tensor.strides[2]};
 }
@@ -93,24 +99,20 @@ ProbabilityOperand probabilities_of(const Tensor& probabilities) {
 }  // namespace
 
 void execute(const CudaContext& context, const ops::AttentionForward& op) {
-  PHALANX_CHECK(op.out.dtype == op.in.query.dtype, "attention_forward: results of {} on CUDA",
-                name_of(op.out.dtype));
   attention_forward(context, call_of(op.in), heads_of(op.out, of_group(op.in)),
-                    address_as<float>(op.lse));
+                    dense_statistic(op.lse));
 }
 
 void execute(const CudaContext& context, const ops::AttentionDelta& op) {
-  attention_delta(context, {address_as<float>(op.delta), heads_of(op.out, 1), heads_of(op.dout, 1),
+  attention_delta(context, {dense_statistic(op.delta), heads_of(op.out, 1), heads_of(op.dout, 1),
                             op.out.shape[0], op.out.shape[1], op.out.shape[2], op.out.shape[3]});
 }
 
 void execute(const CudaContext& context, const ops::AttentionBackward& op) {
-  PHALANX_CHECK(op.dquery.dtype == op.in.query.dtype && op.dkey.dtype == op.in.query.dtype &&
-                    op.dvalue.dtype == op.in.query.dtype && !op.adds_to_dquery,
-                "attention_backward: results in full precision on CUDA");
   AttentionBackwardCall backward = backward_of(op);
-  backward.lse = address_as<float>(op.lse);
-  backward.delta = address_as<float>(op.delta);
+  backward.lse = dense_statistic(op.lse);
+  backward.delta = dense_statistic(op.delta);
+  backward.adds_to_dquery = op.adds_to_dquery;
   attention_backward(context, call_of(op.in), backward);
 }
 
