@@ -44,7 +44,7 @@ DelayedUpdates::DelayedUpdates(const RunSetup& setup, DelayRule rule)
   const DType full = nn::full_precision(setup.model->transformer().dtype);
   for (int r = 0; r < data_parallel_size(setup.config.layout); ++r) {
     replicas_.push_back(
-        {.stream = RunData::Stream(*setup.data, SplitKind::kTrain, 0, r),
+        {.stream = RunData::Stream(*setup.data, SplitKind::kTrain, 0, {.data = r}),
          .gradients = GradientStore(parameters_.states(), full, shape_.rows(), memory_),
          .losses = {.sum = memory_.allocate(DType::kF64, {1}),
                     .count = memory_.allocate(DType::kF64, {1})}});
