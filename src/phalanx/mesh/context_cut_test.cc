@@ -178,7 +178,7 @@ TEST(ContextCut, RanksOfACausalSampleHaveEqualWork) {
     for (const double own : pairs(ContextCut(ranks, Kind::kSequence), kRows, kOneDocument, kRows)) {
       EXPECT_EQ(own, expected);
     }
-    EXPECT_EQ(expected * ranks, static_cast<double>(kRows * (kRows + 1) / 2));
+    EXPECT_EQ(2.0 * expected * ranks, static_cast<double>(kRows * (kRows + 1)));
   }
 }
 
@@ -209,7 +209,7 @@ TEST(ContextCut, WorkOfDocuments) {
     for (std::size_t i = 0; i < 3; ++i) {
       const int ranks = 2 << i;
       const auto zig_zag = pairs(ContextCut(ranks, Kind::kSequence), kRows, documents, kRows);
-      EXPECT_NEAR(total(zig_zag) / (kRows * (kRows + 1) / 2.0), row.share, 5e-4);
+      EXPECT_NEAR(2.0 * total(zig_zag) / static_cast<double>(kRows * (kRows + 1)), row.share, 5e-4);
       EXPECT_NEAR(busiest_by_mean(zig_zag), row.busiest[i], 5e-4);
       const auto own = pairs(ContextCut(ranks, Kind::kDocuments), kRows, documents, kRows);
       EXPECT_EQ(total(own), total(zig_zag));
