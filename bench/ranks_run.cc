@@ -39,7 +39,8 @@ TrainConfig GptSize::config() const {
   return c;
 }
 
-RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::int64_t steps) {
+RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::int64_t steps,
+                      const MakeBatch& make_batch) {
   const auto model = make_model(config, vocabulary);
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const auto products =
@@ -67,8 +68,10 @@ RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::i
             step * config.layout.global_batch_size +
             (m * data_parallel_size(config.layout) + ranks.coordinates.data) *
                 config.layout.micro_batch_size;
-        batches.push_back(
-            random_batch(model->batch_schema(), first, config.layout.micro_batch_size, vocabulary));
+        const std::int64_t samples = config.layout.micro_batch_size;
+        batches.push_back(make_batch
+                              ? make_batch(first, samples)
+                              : random_batch(model->batch_schema(), first, samples, vocabulary));
       }
       rank.largest_of_all(0);  // everybody starts together
       const double passes = timers.seconds(StepTimer::kForwardBackward);

@@ -1,10 +1,12 @@
 #pragma once
-// Training steps of a GPT with random tokens, on ranks that are threads of this process: for
-// benches that run layouts by turns.
+// Training steps of a GPT, with random tokens if no others are given, on ranks that are threads of
+// this process: for benches that run layouts by turns.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "phalanx/data/host_batch.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/settings/train_config.h"
@@ -32,8 +34,12 @@ struct RanksRun {
   std::vector<double> file_seconds;  // of it: waiting for files
 };
 
-// `config` is resolved. One step of warm-up comes first.
-RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::int64_t steps);
+// A microbatch of the samples from `first` on.
+using MakeBatch = std::function<HostBatch(std::int64_t first, std::int64_t samples)>;
+
+// `config` is resolved. One step of warm-up comes first. Without `make_batch` tokens are random.
+RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::int64_t steps,
+                      const MakeBatch& make_batch = nullptr);
 
 double median(std::vector<double> values);
 void append(std::vector<double>& all, const std::vector<double>& more);

@@ -2,6 +2,7 @@
 // What the matrix varies: how a tiny model is laid out over ranks, and which model it is.
 
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ struct Layout {
 
 // "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".
 std::string name_of(const Layout& layout);
+inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
+  return out << name_of(layout);
+}
 
 // The same model and batches on one rank, with nothing else turned on.
 Layout on_one_rank(const Layout& layout);

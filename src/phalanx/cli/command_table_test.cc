@@ -205,6 +205,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--disk-bandwidth",
                                            "--document-separator",
                                            "--encoder-costs",
+                                           "--hierarchical-context-parallel-sizes",
                                            "--iterations-to-skip",
                                            "--json-keys",
                                            "--label-column",

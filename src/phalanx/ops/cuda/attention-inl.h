@@ -94,7 +94,8 @@ struct AttentionForwardKernel : AttentionTile {
                                                  log_of(static_cast<double>(sums[a])));
       }
     }
-    store(t, out, 1.0F, queries, chunk, in.width, p.out, p.out.at(first_query, b, h, in.of_group));
+    store_result(t, out, 1.0F, queries, chunk, in.width, p.out,
+                 p.out.at(first_query, b, h, in.of_group));
   }
 };
 

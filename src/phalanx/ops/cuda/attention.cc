@@ -25,13 +25,11 @@ AttentionHeads single_heads_of(const AttentionOperand& operand) {
 
 // Results of unfused attention are of the storage type T.
 template <typename T, bool kFused>
-AttentionResult<T, kFused> result_of(DType storage, const AttentionOperand& operand,
-                                     bool adds = false) {
-  const bool stored = operand.data.type == storage && !adds;
-  PHALANX_CHECK(stored || (kFused && operand.data.type == DType::kF32),
-                "attention: results of {} beside {}", name_of(operand.data.type), name_of(storage));
-  return {stored ? as<T>(operand.data) : nullptr, stored ? nullptr : as<float>(operand.data),
-          heads_of(operand), adds};
+AttentionResult<T, kFused> result_of(DType storage, const AttentionOperand& operand) {
+  const DType type = operand.data.type;
+  PHALANX_CHECK(type == storage || (kFused && type == DType::kF32),
+                "attention: results of {} beside {}", name_of(type), name_of(storage));
+  return {operand.data.at, heads_of(operand), type == DType::kF32};
 }
 
 bool packs(const AttentionOperand& operand) {
@@ -118,11 +116,13 @@ void launch_gradients(const CudaContext& context, const AttentionCall& call,
                       const AttentionOperands<T>& in, const AttentionGradients<T>& of,
                       const AttentionBackwardCall& backward) {
   const DType storage = call.query.data.type;
+  PHALANX_CHECK(!backward.adds_to_dquery || backward.dquery.data.type == DType::kF32,
+                "attention: adding to {}", name_of(backward.dquery.data.type));
   const typename AttentionKeyGradientKernel<T, kUnfused>::Params keys{
       in, of, result_of<T, !kUnfused>(storage, backward.dkey),
       result_of<T, !kUnfused>(storage, backward.dvalue)};
   const typename AttentionQueryGradientKernel<T, kUnfused>::Params queries{
-      in, of, result_of<T, !kUnfused>(storage, backward.dquery, backward.adds_to_dquery)};
+      in, of, {result_of<T, !kUnfused>(storage, backward.dquery), backward.adds_to_dquery}};
   const std::int64_t key_tiles = ceil_div(call.keys, kSide);
   const std::int64_t query_tiles = ceil_div(call.queries, kSide);
   const bool done = with_tensor_cores<T>(in, [&](auto width) {

@@ -107,7 +107,7 @@ struct AttentionQueryGradientKernel : AttentionTile {
   struct Params {
     AttentionOperands<T> in;
     AttentionGradients<T> of;
-    AttentionResult<T, !kUnfused> dquery;
+    AttentionSum<T, !kUnfused> dquery;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) {
     return 3 * kNumbers * static_cast<std::int64_t>(sizeof(float)) + 128;
@@ -140,8 +140,8 @@ struct AttentionQueryGradientKernel : AttentionTile {
       t.sync();
       if (row(t) < queries) multiply(t, weights, right, static_cast<int>(pairs.keys), sum);
     }
-    store(t, sum, in.scale, queries, chunk, in.width, p.dquery,
-          p.dquery.at(first_query, b, h, in.of_group));
+    store_result(t, sum, in.scale, queries, chunk, in.width, p.dquery,
+                 p.dquery.at(first_query, b, h, in.of_group));
   }
 };
 
@@ -197,8 +197,8 @@ struct AttentionKeyGradientKernel : AttentionTile {
         }
       }
     }
-    store(t, dkey, in.scale, keys, chunk, in.width, p.dkey, p.dkey.at(first_key, b, g, 1));
-    store(t, dvalue, 1.0F, keys, chunk, in.width, p.dvalue, p.dvalue.at(first_key, b, g, 1));
+    store_result(t, dkey, in.scale, keys, chunk, in.width, p.dkey, p.dkey.at(first_key, b, g, 1));
+    store_result(t, dvalue, 1.0F, keys, chunk, in.width, p.dvalue, p.dvalue.at(first_key, b, g, 1));
   }
 };
 

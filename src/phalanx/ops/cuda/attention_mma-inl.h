@@ -317,13 +317,8 @@ struct AttentionMmaForwardKernel {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int column = 8 * n + pair + e;
-          if (column >= in.width) continue;
-          const float result = out[n][2 * r + e] * factor;
-          const std::int64_t at = first_place + row[r] * p.out.heads.row + column;
-          if (p.out.is_full()) {
-            p.out.full[at] = result;
-          } else {
-            p.out.data[at] = round_to<T>(result);
+          if (column < in.width) {
+            p.out.put(first_place + row[r] * p.out.heads.row + column, out[n][2 * r + e] * factor);
           }
         }
       }

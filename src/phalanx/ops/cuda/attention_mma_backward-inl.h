@@ -71,14 +71,10 @@ PHALANX_DEVICE void store_mma(const Thread& t, const float (&sums)[kWidth / 8][4
 }
 
 // The same, to rows from `place` on.
-template <typename T, int kWidth, bool kFused>
-PHALANX_DEVICE void store_mma(const Thread& t, const float (&sums)[kWidth / 8][4], float factor,
-                              std::int64_t rows, std::int64_t width,
-                              const AttentionResult<T, kFused>& to, std::int64_t place) {
-  if (!to.is_full()) {
-    store_mma<T, kWidth>(t, sums, factor, rows, width, to.data + place, to.heads.row);
-    return;
-  }
+template <int kWidth, typename Result>
+PHALANX_DEVICE void store_mma_result(const Thread& t, const float (&sums)[kWidth / 8][4],
+                                     float factor, std::int64_t rows, std::int64_t width,
+                                     const Result& to, std::int64_t place) {
 #pragma unroll
   for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
@@ -86,7 +82,7 @@ PHALANX_DEVICE void store_mma(const Thread& t, const float (&sums)[kWidth / 8][4
       const std::int64_t row = 16 * t.warp() + t.lane() / 4 + e / 2 * 8;
       const std::int64_t column = 8 * n + 2 * (t.lane() % 4) + e % 2;
       if (row < rows && column < width) {
-        to.put_full(place + row * to.heads.row + column, sums[n][e] * factor);
+        to.put(place + row * to.heads.row + column, sums[n][e] * factor);
       }
     }
   }
@@ -256,8 +252,8 @@ struct AttentionMmaQueryGradientKernel {
         mma_weighted<T, kWidth, kBlocks>(t, dscores, key_rows, dquery);
       }
     }
-    store_mma<T, kWidth>(t, dquery, in.scale, query_count, in.width, p.dquery,
-                         p.dquery.at(first_query, b, h, in.of_group));
+    store_mma_result<kWidth>(t, dquery, in.scale, query_count, in.width, p.dquery,
+                             p.dquery.at(first_query, b, h, in.of_group));
   }
 };
 
@@ -405,10 +401,10 @@ struct AttentionMmaKeyGradientKernel {
         }
       }
     }
-    store_mma<T, kWidth>(t, dkey, in.scale, key_count, in.width, p.dkey,
-                         p.dkey.at(first_key, b, g, 1));
-    store_mma<T, kWidth>(t, dvalue, in.dropout.draws ? in.dropout.multiplier : 1.0F, key_count,
-                         in.width, p.dvalue, p.dvalue.at(first_key, b, g, 1));
+    store_mma_result<kWidth>(t, dkey, in.scale, key_count, in.width, p.dkey,
+                             p.dkey.at(first_key, b, g, 1));
+    store_mma_result<kWidth>(t, dvalue, in.dropout.draws ? in.dropout.multiplier : 1.0F, key_count,
+                             in.width, p.dvalue, p.dvalue.at(first_key, b, g, 1));
   }
 
   // Multiplies with 0 or 1 / (1 - p): queries pair and pair + 1 of 8, two keys.

@@ -125,23 +125,35 @@ struct AttentionProbabilities {
   }
 };
 
-// Where heads of results lie. Those of fused attention may be in full precision beside storage of
-// 16 bits, and added to what is there.
+// Where heads of results lie. Those of fused attention may be floats beside storage of 16 bits.
 template <typename T, bool kFused>
 struct AttentionResult {
-  T* data;
-  float* full;  // of fused attention: null where `data` gets the results
+  std::byte* data;
   AttentionHeads heads;
-  bool adds;  // to `full`
+  bool full;  // of fused attention: `data` has floats
 
-  PHALANX_DEVICE bool is_full() const { return kFused && full != nullptr; }
   // The first row of a head.
   PHALANX_DEVICE std::int64_t at(std::int64_t first, std::int64_t b, std::int64_t h,
                                  std::int64_t of_group) const {
     return first * heads.row + heads.at(b, h, of_group);
   }
-  PHALANX_DEVICE void put_full(std::int64_t place, float value) const {
-    full[place] = adds ? full[place] + value : value;
+  PHALANX_DEVICE void put(std::int64_t place, float value) const {
+    if (kFused && !std::is_same_v<T, float> && full) {
+      reinterpret_cast<float*>(data)[place] = value;
+    } else {
+      reinterpret_cast<T*>(data)[place] = round_to<T>(value);
+    }
+  }
+};
+
+// Floats may be added to what is there.
+template <typename T, bool kFused>
+struct AttentionSum : AttentionResult<T, kFused> {
+  bool adds;
+
+  PHALANX_DEVICE void put(std::int64_t place, float value) const {
+    if (kFused && adds) value = reinterpret_cast<float*>(this->data)[place] + value;
+    AttentionResult<T, kFused>::put(place, value);
   }
 };
 
@@ -224,21 +236,17 @@ struct AttentionTile {
     }
   }
   // The same, to rows from `place` on.
-  template <typename T, bool kFused>
-  PHALANX_DEVICE static void store(const Thread& t, const float (&sum)[4][4], float factor,
-                                   std::int64_t rows, std::int64_t begin, std::int64_t width,
-                                   const AttentionResult<T, kFused>& to, std::int64_t place) {
-    if (!to.is_full()) {
-      store(t, sum, factor, rows, begin, width, to.data + place, to.heads.row);
-      return;
-    }
+  template <typename Result>
+  PHALANX_DEVICE static void store_result(const Thread& t, const float (&sum)[4][4], float factor,
+                                          std::int64_t rows, std::int64_t begin, std::int64_t width,
+                                          const Result& to, std::int64_t place) {
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const std::int64_t i = begin + column(t) + c;
         if (row(t) + a < rows && i < width) {
-          to.put_full(place + (row(t) + a) * to.heads.row + i, sum[a][c] * factor);
+          to.put(place + (row(t) + a) * to.heads.row + i, sum[a][c] * factor);
         }
       }
     }
