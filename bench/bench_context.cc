@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -32,13 +34,15 @@ struct Options {
   std::int64_t threads = 2;  // of all ranks together
   std::int64_t rounds = 5;
   bool bf16 = false;
+  bool profile = false;
   std::string matmul_precision = "auto";
 };
 
 struct Layout {
   std::string name;
   ContextParallel context;
-  std::vector<double> forward = {}, backward = {};  // seconds of each round
+  std::vector<double> forward = {}, backward = {};      // seconds of each round
+  std::map<std::string, double, std::less<>> ops = {};  // of the first rank, all rounds: seconds
 };
 
 constexpr std::int64_t kArenaBytes = std::int64_t{4} << 30;
@@ -87,6 +91,7 @@ class RankLayer {
     nn::Pass pass = this->pass();
     layer_.forward({.pass = pass, .saved = nn::Saved(saved_)}, out_, x_);
   }
+  void profile_to(Recorder& recorder) { context_.recorder = &recorder; }
   void backward() {
     nn::Pass pass = this->pass();
     layer_.backward({.pass = pass, .saved = nn::Saved(saved_)}, dx_, dout_, x_, {gradients_});
@@ -171,12 +176,17 @@ void run_turn(const Options& o, Layout& layout) {
     const auto backend = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
     Arena none("barrier", 4096);
     Context context{.backend = *backend, .workspace = none};
+    Recorder recorder;
     for (const bool counts : {false, true}) {
+      if (counts && o.profile) layer.profile_to(recorder);
       const double forward = seconds_of(world, context, [&] { layer.forward(); });
       const double backward = seconds_of(world, context, [&] { layer.backward(); });
       if (!counts || world.rank() > 0) continue;
       layout.forward.push_back(forward);
       layout.backward.push_back(backward);
+      for (const auto& record : recorder.records()) {
+        layout.ops[std::string(record.cost.name)] += record.seconds;
+      }
     }
   });
 }
@@ -220,6 +230,13 @@ void run(const Options& o) {
     fmt::print("| {} | {:.1f} ms | {:.1f} ms | {:.3f} |\n", layout.name, 1e3 * forward,
                1e3 * backward, first / (forward + backward));
   }
+  if (!o.profile) return;
+  for (const Layout& layout : layouts) {
+    fmt::print("\n{}: the first rank's operations, mean of a round\n", layout.name);
+    for (const auto& [name, seconds] : layout.ops) {
+      fmt::print("  {:<28} {:8.1f} ms\n", name, 1e3 * seconds / static_cast<double>(o.rounds));
+    }
+  }
 }
 
 }  // namespace
@@ -240,6 +257,7 @@ int main(int argc, char** argv) {
         flags.add({.name = "--threads", .help = "Threads of all ranks together"}, &o.threads);
         flags.add({.name = "--rounds", .help = "Times that each layout runs"}, &o.rounds);
         flags.add({.name = "--bf16", .help = "bf16 instead of fp32"}, &o.bf16);
+        flags.add({.name = "--profile", .help = "Also the time of each operation"}, &o.profile);
         flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx2"},
                   &o.matmul_precision);
       },

@@ -291,6 +291,21 @@ TEST(ContextAttention, RoundsOnce) {
   }
 }
 
+// Parts are merged and added in the order of ranks, whoever is first.
+TEST(ContextAttention, HasTheSameBitsOnAnyThreads) {
+  for (const Layout& layout : layouts_of(4)) {
+    SCOPED_TRACE(layout.name);
+    ContextRun run = context_run(context_config());
+    run.unit.shape.sequence = 128;
+    run.unit.config.dtype = DType::kF32;
+    run.unit.config.context = layout.context;
+    run.unit.backend = cpu_of_a_context;
+    const UnitResult expected = context_result_of(run);
+    run.unit.backend = [] { return make_cpu_backend(3, cpu::ProductPrecision::kFp32); };
+    EXPECT_EQ(context_result_of(run), expected);
+  }
+}
+
 // A forward pass again, before backward, changes no bit.
 TEST(ContextAttention, IsRecomputed) {
   for (const Layout& layout : layouts_of(4)) {
