@@ -103,7 +103,7 @@ class CudaFamilies : public RunTest,
       RankArenas arenas(plan.bytes, memory);
       Rank rank(config, *setup.model, setup.programs, ranks, backend, arenas);
       rank.initialise();
-      const auto stream = setup.stream(SplitKind::kTrain, 0, 0);
+      const auto stream = setup.stream(SplitKind::kTrain, 0, {});
       for (int step = 1; step <= kSteps; ++step) {
         const StepResult found = rank.train_step(
             {.lr = 5e-3, .adam_step = step, .loss_scale = config.model.fp16 ? 256.0 : 1.0},
