@@ -15,6 +15,9 @@
 // Keys may come in parts, a call of the fused op for each: forward gives the output and the
 // log-sum-exp of a part, AttentionMerge joins them, and backward takes the log-sum-exp and delta of
 // the joined rows. The sum of its gradients over the parts is that of all keys in one call.
+//
+// On CUDA, statistics [b, heads, sq] are dense, but for those of AttentionMerge, which may be of
+// some queries of a tensor.
 
 #include "phalanx/ops/rows.h"
 
