@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/drawing/canvas.h"
@@ -17,7 +16,7 @@ using ExchangeRow = ContextTimeline::Row;
 
 // Pixels.
 constexpr double kExchangeMargin = 12.0;
-constexpr double kExchangeColumn = 64.0;  // attention to a block
+constexpr double kExchangeColumn = 88.0;  // attention to a block
 constexpr double kExchangeBox = 20.0;
 constexpr double kExchangeLane = 14.0;
 constexpr double kExchangeLaneSpace = 2.0;
@@ -81,7 +80,9 @@ class ExchangeDrawing {
       return row.ring_rank >= 0 && row.ring_rank != row.rank;
     });
   }
-  std::string_view peer_word() const { return is_in_groups() ? "group" : "rank"; }
+  std::string peer_name(int peer) const {
+    return fmt::format("{}{}", is_in_groups() ? "group " : "", peer);
+  }
 
   void text_within(double x, double width, double y, std::string_view text) {
     if (text_width(text, kExchangeFont) + 2.0 <= width)
@@ -93,7 +94,7 @@ class ExchangeDrawing {
       const double x = left + kExchangeColumn * attention.begin;
       const double width = kExchangeColumn * (attention.end - attention.begin);
       const std::string keys =
-          attention.source < 0 ? "all keys" : fmt::format("keys of {}", attention.source);
+          attention.source < 0 ? "all keys" : "keys of " + peer_name(attention.source);
       canvas_.rectangle(style, x, y_, width, kExchangeBox, keys);
       text_within(x, width, y_ + kExchangeBox / 2.0 + 4.0, keys);
     }
@@ -102,34 +103,34 @@ class ExchangeDrawing {
 
   void draw(const ContextTimeline::Move& move, double left) {
     has_gradients_ = has_gradients_ || move.has_gradients;
-    has_keys_ = has_keys_ || !move.has_gradients;
     const double x = left + kExchangeColumn * move.begin;
     const double width = kExchangeColumn * (move.done - move.begin);
     const double y = y_ + kExchangeBox + kExchangeLaneSpace +
                      (move.has_gradients ? kExchangeLane + kExchangeLaneSpace : 0.0);
-    const bool goes_to_one = move.op == "exchange";
-    canvas_.rectangle(
-        move.has_gradients ? "gradients" : "keys", x, y, width, kExchangeLane,
-        goes_to_one ? fmt::format("{} to {} {}", format_bytes(move.bytes), peer_word(), move.to)
-                    : fmt::format("{}: {}", move.op, format_bytes(move.bytes)));
-    text_within(x, width, y + kExchangeLane - 4.0,
-                goes_to_one ? fmt::format("to {}", move.to) : std::string(short_name(move.op)));
+    has_heads_ = has_heads_ || move.op == "all_to_all";
+    has_keys_ = has_keys_ || (move.op != "all_to_all" && !move.has_gradients);
+    const std::string words = words_of(move);
+    canvas_.rectangle(move.has_gradients ? "gradients" : "keys", x, y, width, kExchangeLane,
+                      fmt::format("{}: {}", words, format_bytes(move.bytes)));
+    text_within(x, width, y + kExchangeLane - 4.0, words);
   }
 
-  static std::string_view short_name(std::string_view op) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kNames = {
-        {{"all_gather", "gather"}, {"reduce_scatter", "sum"}, {"all_to_all", "a2a"}}};
-    for (const auto& [name, shorter] : kNames) {
-      if (op == name) return shorter;
-    }
-    return op;
+  std::string words_of(const ContextTimeline::Move& move) const {
+    if (move.op == "exchange") return "to " + peer_name(move.to);
+    if (move.op == "all_gather") return "gather";
+    if (move.op == "reduce_scatter") return "sum";
+    return move.op == "all_to_all" ? "a2a" : std::string(move.op);
   }
 
   void draw_legend() {
     Legend legend(canvas_, kExchangeMargin, width_ - kExchangeMargin, y_);
     legend.add("forward", "attention forward");
     legend.add("backward", "attention backward");
-    if (has_keys_) legend.add("keys", "rows or heads under way");
+    if (has_keys_ || has_heads_) {
+      legend.add("keys", fmt::format("{}{}{} under way", has_keys_ ? "keys and values" : "",
+                                     has_keys_ && has_heads_ ? ", " : "",
+                                     has_heads_ ? "rows for heads" : ""));
+    }
     if (has_gradients_) legend.add("gradients", "gradients of keys and values on their way home");
     y_ = legend.bottom();
   }
@@ -161,7 +162,7 @@ class ExchangeDrawing {
   double left_ = 0.0;
   double width_ = 0.0;
   double y_ = kExchangeMargin;
-  bool has_keys_ = false, has_gradients_ = false;  // for the legend
+  bool has_keys_ = false, has_heads_ = false, has_gradients_ = false;  // for the legend
 };
 
 }  // namespace

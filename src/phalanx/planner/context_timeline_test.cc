@@ -109,6 +109,7 @@ TEST(ContextTimeline, ARingOfGroups) {
     EXPECT_THAT(sources(row.forward), ElementsAre(rank / 2, 1 - rank / 2));
     EXPECT_THAT(sources(row.backward), ElementsAre(rank / 2, 1 - rank / 2));
   }
+  EXPECT_THAT(to_svg(timeline, "of groups"), HasSubstr("keys of group 1"));
 }
 
 TEST(ContextTimeline, IsOfTheFirstGroupAndLayer) {
@@ -120,7 +121,7 @@ TEST(ContextTimeline, IsOfTheFirstGroupAndLayer) {
   ASSERT_EQ(timeline.rows.size(), 2U);
   EXPECT_EQ(timeline.rows[1].rank, 1);
   EXPECT_EQ(timeline.rows[1].forward.moves.size(), 1U);
-  EXPECT_THAT(to_svg(timeline, "of two"), HasSubstr("all_gather: "));
+  EXPECT_THAT(to_svg(timeline, "of two"), HasSubstr("gather: "));
 }
 
 TEST(ContextTimeline, WhatCannotBeDrawnIsRefused) {
