@@ -16,7 +16,9 @@ using ExchangeRow = ContextTimeline::Row;
 
 // Pixels.
 constexpr double kExchangeMargin = 12.0;
-constexpr double kExchangeColumn = 88.0;  // attention to a block
+// Attention to a block: of a ring of ranks, and of groups, whose names are longer.
+constexpr double kExchangeColumn = 72.0;
+constexpr double kExchangeWideColumn = 124.0;
 constexpr double kExchangeBox = 20.0;
 constexpr double kExchangeLane = 14.0;
 constexpr double kExchangeLaneSpace = 2.0;
@@ -31,17 +33,17 @@ class ExchangeDrawing {
 
   std::string document() {
     double longest = 0.0;
+    column_ = is_in_groups() ? kExchangeWideColumn : kExchangeColumn;
     for (const ExchangeRow& row : timeline_.rows) {
       left_ = std::max(left_, text_width(name_of(row)));
       longest = std::max(longest, row.forward.length + row.backward.length);
     }
     left_ += kExchangeMargin + 8.0;
-    width_ =
-        std::max(left_ + kExchangeColumn * longest + kExchangePartSpace, 560.0) + kExchangeMargin;
+    width_ = std::max(left_ + column_ * longest + kExchangePartSpace, 560.0) + kExchangeMargin;
     canvas_.text("title", kExchangeMargin, y_ + 14.0, title_);
     y_ += 34.0;
     const double backward =
-        left_ + kExchangeColumn * longest_of(&ExchangeRow::forward) + kExchangePartSpace;
+        left_ + column_ * longest_of(&ExchangeRow::forward) + kExchangePartSpace;
     canvas_.text("soft", left_, y_, "forward, " + timeline_.layer);
     canvas_.text("soft", backward, y_, "backward");
     y_ += 8.0;
@@ -91,8 +93,8 @@ class ExchangeDrawing {
 
   void draw(const ExchangePart& part, double left, std::string_view style) {
     for (const ContextTimeline::Attention& attention : part.attention) {
-      const double x = left + kExchangeColumn * attention.begin;
-      const double width = kExchangeColumn * (attention.end - attention.begin);
+      const double x = left + column_ * attention.begin;
+      const double width = column_ * (attention.end - attention.begin);
       const std::string keys =
           attention.source < 0 ? "all keys" : "keys of " + peer_name(attention.source);
       canvas_.rectangle(style, x, y_, width, kExchangeBox, keys);
@@ -103,8 +105,8 @@ class ExchangeDrawing {
 
   void draw(const ContextTimeline::Move& move, double left) {
     has_gradients_ = has_gradients_ || move.has_gradients;
-    const double x = left + kExchangeColumn * move.begin;
-    const double width = kExchangeColumn * (move.done - move.begin);
+    const double x = left + column_ * move.begin;
+    const double width = column_ * (move.done - move.begin);
     const double y = y_ + kExchangeBox + kExchangeLaneSpace +
                      (move.has_gradients ? kExchangeLane + kExchangeLaneSpace : 0.0);
     has_heads_ = has_heads_ || move.op == "all_to_all";
@@ -159,6 +161,7 @@ class ExchangeDrawing {
   const ContextTimeline& timeline_;
   const std::string& title_;
   Canvas canvas_;
+  double column_ = 0.0;
   double left_ = 0.0;
   double width_ = 0.0;
   double y_ = kExchangeMargin;

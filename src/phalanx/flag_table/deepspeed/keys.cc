@@ -314,7 +314,7 @@ constexpr Key kKeys[] = {
     refused("sparse_attention", "attention is dense or has a window (--window-size): leave it out"),
     refused("tensor_parallel", "give --tensor-model-parallel-size in its place"),
     refused("sequence_parallel_size",
-            "context parallelism is not available in this version of Phalanx: leave it out"),
+            "give --context-parallel-size in its place, with --cp-comm-type a2a for Ulysses"),
     refused("pipeline", "give --pipeline-model-parallel-size in its place"),
 };
 
