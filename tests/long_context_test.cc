@@ -19,8 +19,8 @@ TEST_F(LongContextTest, PicturesOfRowsAndExchanges) {
   EXPECT_EQ(rows.status, 0) << rows.err;
   EXPECT_NE(read("a.svg").find("cut by documents"), std::string::npos);
   EXPECT_EQ(rows.out, run(grid).out);
-  expect_error(grid + "--draw-rows a.svg", 64, "--seq-length");
-  expect_error(grid + "--seq-length 64", 64, "--draw-rows");
+  expect_error(grid + "--draw-rows a.svg", 78, "--seq-length");
+  expect_error(grid + "--seq-length 64", 78, "--draw-rows");
   expect_error(grid + "--seq-length 60 --draw-rows a.svg", 78, "60 rows");
   const std::string plan =
       "plan gpt " + training() + "--vocab-size 64 --nproc 4 --global-batch-size 16 ";
@@ -34,7 +34,7 @@ TEST_F(LongContextTest, PicturesOfRowsAndExchanges) {
       << drawn.out;
   expect_error(plan + "--context-timeline b.svg", 78, "give --context-parallel-size");
   expect_error(context + "--context-timeline b.svg --timeline b.svg", 64, "give two files");
-  expect_error(context + "--context-timeline b.svg --compare 'a | b' --svg c.svg", 64,
+  expect_error(context + "--context-timeline b.svg --compare 'a | b' --svg c.svg", 78,
                "--context-timeline");
 }
 

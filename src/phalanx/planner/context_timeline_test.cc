@@ -87,7 +87,8 @@ TEST(ContextTimeline, AllKeysAtOnce) {
     const auto& row = gathered.rows[static_cast<std::size_t>(rank)];
     ASSERT_EQ(row.forward.moves.size(), 1U);
     EXPECT_EQ(row.forward.moves[0].op, "all_gather");
-    EXPECT_EQ(row.forward.moves[0].done, row.forward.attention[0].begin);
+    EXPECT_EQ(row.forward.moves[0].done, 0.5);
+    EXPECT_EQ(row.forward.attention[0].begin, 0.5);
     ASSERT_EQ(row.backward.moves.size(), 2U);
     EXPECT_EQ(row.backward.moves[1].op, "reduce_scatter");
     EXPECT_EQ(row.backward.moves[1].begin, row.backward.attention[0].end);
