@@ -68,6 +68,7 @@ TEST_F(LongContextTest, TheExampleFromItsBeginningToItsEnd) {
   const ProgramOutput made = start("--num-layers 1");
   ASSERT_EQ(made.status, 0) << made.out << made.err;
   EXPECT_EQ(metrics("run/checkpoint").size(), 3U);
+  EXPECT_NE((made.out + made.err).find("context-parallel size 4 (p2p)"), std::string::npos);
   EXPECT_NE(made.out.find("each of 4 ranks"), std::string::npos) << made.out;
   EXPECT_NE(made.out.find("resident"), std::string::npos) << made.out;
   // What exists is not made again, and the numbers are there all the same.
