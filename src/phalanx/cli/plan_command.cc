@@ -1,9 +1,12 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phalanx/base/error.h"
@@ -19,6 +22,7 @@
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cpu/target.h"
+#include "phalanx/planner/context_timeline.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
 #include "phalanx/planner/step_timeline.h"
@@ -77,6 +81,7 @@ struct PlanCall {
   std::string svg;
   std::string compare;
   std::string timeline;
+  std::string context_timeline;
   Notes notes;
   std::string yaml;  // --print-yaml: the call itself
 };
@@ -110,7 +115,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
                "that are given; the picture has the memory of all",
        .value_name = "FLAGS",
        .needs = "--svg",
-       .excludes = "--json --all-ranks --timeline"},
+       .excludes = "--json --all-ranks --timeline --context-timeline"},
       &call.compare);
   flags.add(
       {.name = "--timeline",
@@ -118,6 +123,11 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
                "written to this file",
        .value_name = "FILE"},
       &call.timeline);
+  flags.add({.name = "--context-timeline",
+             .help = "A picture of how context-parallel ranks exchange keys in the first layer, "
+                     "forward and backward, is written to this file",
+             .value_name = "FILE"},
+            &call.context_timeline);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
@@ -249,6 +259,19 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
   io.put(to_text(bars));
 }
 
+// Pictures are written to files of their own.
+void check_files(const PlanCall& call) {
+  const std::array files = {std::pair("--svg", &call.svg), std::pair("--timeline", &call.timeline),
+                            std::pair("--context-timeline", &call.context_timeline)};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files[i].second->empty() || *files[i].second != *files[j].second) continue;
+      throw UsageError("{} and {} are both {}: give two files", files[j].first, files[i].first,
+                       *files[i].second);
+    }
+  }
+}
+
 }  // namespace
 
 int run_plan(CommandIo& io, const Arguments& arguments) {
@@ -262,9 +285,7 @@ int plan(CommandIo& io, const NamedFamily& named) {
     io.put(call.yaml);
     return 0;
   }
-  if (!call.svg.empty() && call.svg == call.timeline) {
-    throw UsageError("--svg and --timeline are both {}: give two files", call.svg);
-  }
+  check_files(call);
   if (!call.compare.empty()) {
     compare_runs(io, named, call);
     return 0;
@@ -281,6 +302,14 @@ int plan(CommandIo& io, const NamedFamily& named) {
         to_svg(step_timeline(plan),
                fmt::format("{}: a step of rank 0 of {}, ZeRO stage {}", model_words(plan),
                            plan.grid.world_size(), zero_stage(plan.config.layout))));
+  }
+  if (!call.context_timeline.empty()) {
+    const LayoutConfig& layout = plan.config.layout;
+    write_file_durably(
+        call.context_timeline,
+        to_svg(context_timeline(plan),
+               fmt::format("Attention of a layer on {} ranks, --cp-comm-type {}",
+                           layout.context_parallel_size, fmt::join(layout.cp_comm_type, " "))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   io.put(call.json ? to_json(plan, listed) : to_text(plan));

@@ -43,6 +43,9 @@ constexpr std::uint64_t message_key(MessageKind kind, std::uint32_t source_stage
   return (std::uint64_t{static_cast<std::uint8_t>(kind)} << 56) |
          (std::uint64_t{source_stage & 0xffffffU} << 32) | microbatch;
 }
+constexpr MessageKind message_kind(std::uint64_t key) {
+  return MessageKind{static_cast<std::uint8_t>(key >> 56)};
+}
 
 // One of a group of messages that start together, in whatever order they are written.
 struct PointToPoint {

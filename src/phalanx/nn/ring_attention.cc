@@ -47,7 +47,7 @@ class Blocks {
 
   // Attention of the own queries to the block.
   ops::AttentionInputs inputs(int step) const {
-    const int source = (ring_.rank() - step + ring_.size()) % ring_.size();
+    const int source = ring_source(ring_.rank(), step, ring_.size());
     ops::AttentionInputs in = inputs_.own;
     const std::int64_t rows = in.key.shape[0];
     in.key = of(step).select(0, 0);

@@ -14,6 +14,13 @@
 
 namespace phalanx::nn {
 
+// Whose keys and values `rank` has in `step` of a ring of `ranks`: in step 0 its own.
+constexpr int ring_source(int rank, int step, int ranks) { return (rank - step + ranks) % ranks; }
+// The step in which `rank` has those of `source`.
+constexpr int ring_step(int rank, int source, int ranks) {
+  return ring_source(rank, source, ranks);
+}
+
 // What both passes are given. Of `own` the key rows are not read; `ring_rows` has position and
 // document of all ranks' rows [ring size * m, b], in rank order.
 struct RingInputs {

@@ -209,6 +209,12 @@ std::string pipeline_text(const TrainConfig& c) {
                      c.layout.pipeline_schedule);
 }
 
+std::string context_text(const LayoutConfig& layout) {
+  if (layout.context_parallel_size == 1) return "";
+  return fmt::format("context parallel {} ({}), ", layout.context_parallel_size,
+                     fmt::join(layout.cp_comm_type, " "));
+}
+
 std::vector<std::string> loss_names(const RunPlan& plan) {
   std::vector<std::string> names;
   for (const LossSpec& loss : plan.model->losses()) names.push_back(loss.name);
@@ -341,10 +347,10 @@ std::string to_text(const RunPlan& plan) {
                         format_count(batches.pieces().back().from));
   }
   if (plan.grid.world_size() > 1) {
-    text += fmt::format("{} ranks: tensor parallel {}{}, {}data parallel {}\n",
+    text += fmt::format("{} ranks: tensor parallel {}{}, {}{}data parallel {}\n",
                         plan.grid.world_size(), c.layout.tensor_model_parallel_size,
                         c.layout.sequence_parallel ? " with sequence parallelism" : "",
-                        pipeline_text(c), data_parallel_size(c.layout));
+                        context_text(c.layout), pipeline_text(c), data_parallel_size(c.layout));
   }
   // Tensor-parallel ranks differ in a few parameters at most: the first one is shown.
   const MemoryPlan& memory = plan.groups.front().memory;

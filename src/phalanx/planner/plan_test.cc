@@ -284,6 +284,15 @@ TEST(Plan, LargeModelsOnManyRanks) {
   EXPECT_NE(text.find("reduce_scatter"), std::string::npos) << text;
 }
 
+TEST(Plan, NamesTheRanksThatShareSamples) {
+  TrainConfig c = config(8, 2);
+  c.layout.context_parallel_size = 2;
+  EXPECT_NE(to_text(plan(c)).find(
+                "8 ranks: tensor parallel 2, context parallel 2 (p2p), data parallel 2\n"),
+            std::string::npos)
+      << to_text(plan(c));
+}
+
 // Every element of the moments, 4 bytes each, is read and written once a step.
 TEST(Plan, SaysWhatAStepTakesOfTheDisk) {
   TrainConfig c = config(2, 1);

@@ -344,6 +344,7 @@ std::string facts_section(const ReportRun& run) {
        {"pipeline parallel", count_text(number("/layout/pipeline"))},
        {"data parallel", count_text(number("/layout/data"))},
        {"context parallel", count_text(number("/layout/context"))},
+       {"context exchange", text("/layout/context_exchange")},
        {"schedule", text("/layout/schedule")},
        {"threads per rank", count_text(number("/layout/threads_per_rank"))},
        {"microbatch", with(count_text(number("/layout/micro_batch_size")), "samples")},

@@ -1,5 +1,7 @@
 #include "phalanx/start/run_facts.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "phalanx/base/machine.h"
@@ -41,17 +43,20 @@ Json model_facts(const RunSetup& setup) {
 Json layout_facts(const RunSetup& setup) {
   const LayoutConfig& layout = setup.config.layout;
   const GridSizes& sizes = setup.grid.sizes();
-  return {{"world_size", setup.grid.world_size()},
-          {"tensor", sizes.tensor},
-          {"pipeline", sizes.pipeline},
-          {"data", sizes.data},
-          {"context", sizes.context},
-          {"sequence_parallel", layout.sequence_parallel},
-          {"distributed_optimizer", layout.use_distributed_optimizer},
-          {"schedule", sizes.pipeline > 1 ? layout.pipeline_schedule : std::string()},
-          {"threads_per_rank", layout.threads_per_rank},
-          {"micro_batch_size", layout.micro_batch_size},
-          {"global_batch_size", layout.global_batch_size}};
+  return {
+      {"world_size", setup.grid.world_size()},
+      {"tensor", sizes.tensor},
+      {"pipeline", sizes.pipeline},
+      {"data", sizes.data},
+      {"context", sizes.context},
+      {"context_exchange",
+       sizes.context > 1 ? fmt::format("{}", fmt::join(layout.cp_comm_type, " ")) : std::string()},
+      {"sequence_parallel", layout.sequence_parallel},
+      {"distributed_optimizer", layout.use_distributed_optimizer},
+      {"schedule", sizes.pipeline > 1 ? layout.pipeline_schedule : std::string()},
+      {"threads_per_rank", layout.threads_per_rank},
+      {"micro_batch_size", layout.micro_batch_size},
+      {"global_batch_size", layout.global_batch_size}};
 }
 
 Json data_facts(const RunSetup& setup) {

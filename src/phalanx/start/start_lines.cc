@@ -116,6 +116,14 @@ std::string disk_text(const RunSetup& setup) {
                      to_text(*setup.disk, setup.config.layout), setup.arithmetic_seconds());
 }
 
+// Where ranks share the rows of samples.
+std::string context_text(const LayoutConfig& layout) {
+  if (layout.context_parallel_size == 1) return "";
+  return fmt::format("context-parallel size {} ({}{}), ", layout.context_parallel_size,
+                     fmt::join(layout.cp_comm_type, " "),
+                     layout.context_parallel_cut == "documents" ? ", cut by documents" : "");
+}
+
 std::string sharding_text(const LayoutConfig& layout) {
   if (!layout.use_distributed_optimizer) return "";
   std::string text = " with a distributed optimizer";
@@ -147,10 +155,10 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
       config.layout.threads_reason.empty() ? ""
                                            : fmt::format(" ({})", config.layout.threads_reason));
   if (setup.grid.world_size() > 1) {
-    add("> tensor-model-parallel size {}{}, pipeline-model-parallel size {}, data-parallel "
+    add("> tensor-model-parallel size {}{}, {}pipeline-model-parallel size {}, data-parallel "
         "size {}{}",
         sizes.tensor, config.layout.sequence_parallel ? " with sequence parallelism" : "",
-        sizes.pipeline, sizes.data, sharding_text(config.layout));
+        context_text(config.layout), sizes.pipeline, sizes.data, sharding_text(config.layout));
   }
   if (sizes.pipeline > 1) {
     const Placement& placement = setup.programs.placement();
