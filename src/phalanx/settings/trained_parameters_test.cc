@@ -1,0 +1,58 @@
+#include "phalanx/settings/trained_parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "phalanx/base/test_support.h"
+#include "phalanx/model/gpt.h"
+
+namespace phalanx {
+namespace {
+
+GptModel model() {
+  GptConfig config;
+  config.vocabulary = 50;
+  config.padded_vocabulary = 64;
+  config.max_positions = 8;
+  config.tied_embedding = false;
+  config.transformer.num_layers = 3;
+  config.transformer.hidden = 8;
+  config.transformer.ffn_hidden = 32;
+  config.transformer.heads = 2;
+  config.transformer.query_groups = 2;
+  config.transformer.head_size = 4;
+  return GptModel(config, 8);
+}
+
+TEST(TrainedParameters, TheLastOfTrainableAndFreezeThatMatchesDecides) {
+  EXPECT_FALSE(frozen_parameters({}));
+  const auto frozen =
+      frozen_parameters({.trainable = {"layers\\.2", "norm"}, .freeze = {"mlp", "bias$"}});
+  EXPECT_TRUE(frozen("embedding.word_embeddings.weight"));
+  EXPECT_FALSE(frozen("decoder.layers.2.self_attention.linear_qkv.weight"));
+  EXPECT_TRUE(frozen("decoder.layers.2.self_attention.linear_qkv.bias"));
+  EXPECT_TRUE(frozen("decoder.layers.2.mlp.linear_fc1.weight"));
+  EXPECT_FALSE(frozen("decoder.layers.0.input_layernorm.weight"));
+  const auto upper = frozen_parameters({.trainable = {}, .freeze = {"^embedding"}});
+  EXPECT_TRUE(upper("embedding.position_embeddings.weight"));
+  EXPECT_FALSE(upper("output_layer.weight"));
+}
+
+// Layers have 12 * 64 = 768 weights each in matrices, the head 8 * 50.
+TEST(TrainedParameters, FlopsAreThoseOfThePassesThatRun) {
+  EXPECT_EQ(trained_share({}, model()).flops, 1.0);
+  EXPECT_EQ(trained_share({}, model()).parameters, model().parameters());
+  constexpr double kAll = 3.0 * (3 * 768 + 400);
+  // Below layer 2 nothing is trained, so it is forward alone; layer 2 and the head are as ever.
+  const auto top =
+      trained_share({.trainable = {}, .freeze = {"embedding", "layers\\.[01]"}}, model());
+  EXPECT_DOUBLE_EQ(top.flops, (2 * 768 + 3.0 * (768 + 400)) / kAll);
+  // Gradients pass through everything for the first layer's norm.
+  const auto norm =
+      trained_share({.trainable = {"layers.0.input_layernorm"}, .freeze = {}}, model());
+  EXPECT_DOUBLE_EQ(norm.flops, 2.0 / 3.0);
+  EXPECT_EQ(norm.parameters, 16);
+}
+
+}  // namespace
+}  // namespace phalanx
