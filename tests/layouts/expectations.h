@@ -28,7 +28,9 @@ void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
 // tight in 16-bit steps.
 void expect_step_of_own_gradients(const TrainingResult& result, const TrainConfig& config);
 
-// What every rank began in a step: as planned, as the formulas say, and as much as really moved.
+// What every rank began in a step: as planned, and as much as really moved.
+void expect_planned_traffic(const TrainingResult& result);
+// And as the formulas say, which are of models whose parameters are all trained.
 void expect_traffic(const TrainingResult& result, const TrainConfig& config);
 
 // Whether products of everything are wanted, not covering sets.

@@ -223,10 +223,11 @@ class Training {
   std::vector<std::vector<StepResult>> results_;  // by rank, by step
   std::vector<MeasuredStep> measured_;
   Faults faults_;
-  Assembly initial_{"initial weights", faults_}, first_gradients_{"gradients", faults_},
-      first_weights_{"weights of step 1", faults_}, first_exp_avg_{"moments of step 1", faults_},
-      weights_{"weights", faults_}, stored_{"stored weights", faults_},
-      exp_avg_{"first moments", faults_}, exp_avg_sq_{"second moments", faults_};
+  Assembly initial_{"initial weights", faults_}, initial_stored_{"initial stored weights", faults_},
+      first_gradients_{"gradients", faults_}, first_weights_{"weights of step 1", faults_},
+      first_exp_avg_{"moments of step 1", faults_}, weights_{"weights", faults_},
+      stored_{"stored weights", faults_}, exp_avg_{"first moments", faults_},
+      exp_avg_sq_{"second moments", faults_};
 };
 
 void Training::run_rank(Communicator& world) {
@@ -237,7 +238,10 @@ void Training::run_rank(Communicator& world) {
   const auto backend = make_cpu_backend(1, kProducts);
   Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
   rank.initialise();
+  const bool trains_all = config_.optimizer.trainable.empty() && config_.optimizer.freeze.empty();
+  HighWaterCheck marks(plans_[me], arenas);
   add_weights(rank, initial_);
+  add_stored_weights(rank, initial_stored_);
   for (int step = 0; step < steps_; ++step) {
     // What microbatches leave, weights that were gathered for them among it, is of no use to a
     // step.
@@ -248,7 +252,12 @@ void Training::run_rank(Communicator& world) {
     leave_gradients(rank);
     results_[me].push_back(step == kMeasuredStep ? measured_step(rank, step)
                                                  : train_step(rank, step));
-    check_high_water(plans_[me], arenas);
+    // A stage that trains nothing may need more memory for an evaluation, which is not run here.
+    if (trains_all) {
+      check_high_water(plans_[me], arenas);
+    } else {
+      marks.after(programs_.usual);
+    }
     if (step > 0) continue;
     add_gradients(rank, first_gradients_);
     add_weights(rank, first_weights_);
@@ -377,6 +386,7 @@ TrainingResult Training::result() {
     }
   }
   result.initial_weights = initial_.take();
+  result.initial_stored = initial_stored_.take();
   const bool divides_itself =
       model_->losses().size() > 1 || config_.optimizer.loss_average == "microbatch";
   if (!divides_itself) {

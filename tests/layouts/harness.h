@@ -27,7 +27,8 @@ struct TrainingResult {
   std::vector<double> losses;      // all of a step, then those of the next
   std::vector<double> grad_norms;  // by step
   std::vector<bool> skipped;       // likewise: a gradient was not finite
-  GlobalValues initial_weights;
+  GlobalValues initial_weights;    // of trained parameters, in full precision
+  GlobalValues initial_stored;     // of all parameters, as forward reads them
   // Step 1:
   GlobalValues first_gradients;               // sums, before the factor that makes them an average
   double first_factor = 1.0;                  // which is this, with the loss scale in addition

@@ -275,6 +275,8 @@ std::string name_of(const Layout& l) {
                         l.relative_positions ? " relative" : "");
   }
   if (l.documents) model += " documents";
+  if (!l.trainable.empty()) model += fmt::format(" trains {}", l.trainable);
+  if (!l.freeze.empty()) model += fmt::format(" freezes {}", l.freeze);
   return fmt::format(
       "t{}{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
       context, pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
@@ -298,7 +300,9 @@ Layout on_one_rank(const Layout& layout) {
           .binary_head = layout.binary_head,
           .documents = layout.documents,
           .decoder_layers = layout.decoder_layers,
-          .relative_positions = layout.relative_positions};
+          .relative_positions = layout.relative_positions,
+          .trainable = layout.trainable,
+          .freeze = layout.freeze};
 }
 
 Layout without_bitwise_features(const Layout& layout) {
@@ -338,6 +342,8 @@ TrainConfig config_of(const Layout& layout) {
   c.model.init_method_std = 0.1;
   c.optimizer.weight_decay = 0.1;
   c.optimizer.clip_grad = 0.2;
+  if (!layout.trainable.empty()) c.optimizer.trainable = {layout.trainable};
+  if (!layout.freeze.empty()) c.optimizer.freeze = {layout.freeze};
   c.layout.global_batch_size = kGlobalBatch;
   c.layout.threads_per_rank = 1;
   c.layout.threads_reason = "as given";  // so that resolve() does not look at the machine

@@ -68,6 +68,8 @@ struct Layout {
   int decoder_layers = 0;
   int split = 0;  // the decoder's first stage
   bool relative_positions = false;
+  std::string trainable = {};  // one expression of --trainable, and one of --freeze
+  std::string freeze = {};
 };
 
 // "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".

@@ -15,7 +15,9 @@ std::vector<int> shared_index(const nn::ParamTable& table, const std::vector<Sha
   return index;
 }
 
-bool sums_over_tensor_ranks(const ParamSpec& spec) { return spec.summed_over.has(Axis::kTensor); }
+bool sums_over_tensor_ranks(const ParamSpec& spec) {
+  return spec.trainable && spec.summed_over.has(Axis::kTensor);
+}
 
 }  // namespace
 
@@ -59,7 +61,7 @@ DataParallel::DataParallel(const ParameterStore& parameters, GradientStore& grad
   if (count > 0) coalesced_ = communication.allocate(gradients.dtype(), {count});
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t common = common_count(table[id]);
-    if (common == 0) continue;
+    if (common == 0 || !table.trains(id)) continue;
     PHALANX_CHECK(
         groups_.box_holders != nullptr && groups_.box_holders->size() == most_holders(table[id]),
         "{}: {} ranks have boxes of it, of which {} sum them", table[id].name,
@@ -151,7 +153,7 @@ std::vector<SavedTensor> DataParallel::lent_tensors(int chunk, const nn::PassOrd
   const UnitOrder& units = chunks_[static_cast<std::size_t>(chunk)];
   const int longer = options_.overlap_grad_reduce ? 1 : 0;
   for (const GradientHold& hold : holds_[static_cast<std::size_t>(chunk)]) {
-    const int last = std::max(hold.last - longer, 0);
+    const int last = std::max(hold.last - longer, units.first_backward);
     lent.push_back({.name = "gradients",
                     .dtype = gradients_->dtype(),
                     .shape = {states().flat().regions[static_cast<std::size_t>(hold.group)].count},
@@ -194,7 +196,8 @@ void DataParallel::start_scatter(std::size_t bucket) {
   }
   const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk_)];
   const int last = std::ranges::find(holds, at.group, &GradientHold::group)->last;
-  const bool waits = options_.overlap_grad_reduce && last > 0;
+  const bool waits = options_.overlap_grad_reduce &&
+                     last > chunks_[static_cast<std::size_t>(chunk_)].first_backward;
   scatter.until = waits ? last - 1 : last;
   scatters_.push_back(std::move(scatter));
   if (!waits) finish_scatters(last);

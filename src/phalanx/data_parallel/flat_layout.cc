@@ -19,7 +19,9 @@ std::int64_t next_aligned(std::int64_t begin, std::int64_t place) {
 
 ParamGroups chunk_groups(const nn::ParamTable& table) {
   ParamGroups groups;
-  for (ParamId id = 0; id < table.size(); ++id) groups.of_parameter.push_back(table.chunk(id));
+  for (ParamId id = 0; id < table.size(); ++id) {
+    groups.of_parameter.push_back(table.trains(id) ? table.chunk(id) : -1);
+  }
   for (int chunk = 0; chunk < table.num_chunks(); ++chunk) groups.chunk.push_back(chunk);
   groups.stays.assign(groups.chunk.size(), false);
   return groups;
@@ -37,10 +39,11 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
                        const ParamGroups& groups, int shards) {
   const std::int64_t grid = shards * ops::kSumBlock;
   FlatLayout layout;
-  layout.offsets.resize(table.specs().size());
+  layout.offsets.assign(table.specs().size(), -1);
   layout.regions.resize(groups.chunk.size());
   std::vector<std::vector<ParamId>> members(groups.chunk.size());
   for (ParamId id = table.size(); id-- > 0;) {
+    if (!table.trains(id)) continue;
     members[static_cast<std::size_t>(groups.of_parameter[static_cast<std::size_t>(id)])].push_back(
         id);
   }
@@ -103,6 +106,7 @@ std::vector<Segment> segments_of(const nn::ParamTable& table, const FlatLayout& 
                                  const std::vector<FlatRange>& shard) {
   std::vector<Segment> segments;
   for (ParamId id = 0; id < table.size(); ++id) {
+    if (!table.trains(id)) continue;
     const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
     const std::int64_t end = offset + table[id].local_shape.count();
     std::int64_t local = 0;

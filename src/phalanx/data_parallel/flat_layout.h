@@ -4,7 +4,8 @@
 // gradients become ready, each at a multiple of 64 elements. Buckets and shards are plain ranges
 // and need not end where a parameter ends. A group is the parameters that are reduced and gathered
 // together, by default those of a chunk. Each group has its own region, the last group first, and
-// no bucket spans two regions, because groups become complete at different times.
+// no bucket spans two regions, because groups become complete at different times. Parameters that
+// are not trained have no place here (state_layout.h).
 //
 // All cuts are multiples of ops::kSumBlock elements, and a parameter has the same offset within its
 // sum block as in the whole model's layout. So block sums, and the gradient norm, have the same
@@ -28,7 +29,7 @@ struct FlatRange {
 
 // Which parameters are reduced and gathered together.
 struct ParamGroups {
-  std::vector<int> of_parameter;  // by ParamId
+  std::vector<int> of_parameter;  // by ParamId; -1: it is not trained
   std::vector<int> chunk;         // by group
   // By group: whether its weights stay whole on every rank and its states stay in memory, even if
   // others are cut or lie in files.
@@ -39,7 +40,7 @@ struct ParamGroups {
 ParamGroups chunk_groups(const nn::ParamTable& table);
 
 struct FlatLayout {
-  std::vector<std::int64_t> offsets;  // by ParamId
+  std::vector<std::int64_t> offsets;  // by ParamId; -1: it is not trained
   std::vector<FlatRange> regions;     // by group; adjacent, the last group's first
   std::int64_t elements = 0;          // with padding at the end
 

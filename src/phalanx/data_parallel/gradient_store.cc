@@ -28,8 +28,9 @@ GradientStore::GradientStore(const StateLayout& states, std::vector<SharedSum> s
   add_roles(dtype, tokens_per_step, arena);
   if (states.cuts_gradients()) return;
   const auto views = parameter_views(table(), states.flat(), flat_);
-  for (ParamId id = 0; id < table().size(); ++id)
-    set_gradient(id, views[static_cast<std::size_t>(id)]);
+  for (ParamId id = 0; id < table().size(); ++id) {
+    if (table().trains(id)) set_gradient(id, views[static_cast<std::size_t>(id)]);
+  }
 }
 
 void GradientStore::set_gradient(ParamId id, const Tensor& gradient) {
@@ -166,13 +167,14 @@ void GradientStore::clear(Context& context) {
 
 void GradientStore::expect_complete() const {
   for (ParamId id = 0; id < table().size(); ++id) {
-    PHALANX_CHECK(begun_[static_cast<std::size_t>(id)], "no pass wrote the gradient of {}",
-                  table()[id].name);
+    PHALANX_CHECK(begun_[static_cast<std::size_t>(id)] || !table().trains(id),
+                  "no pass wrote the gradient of {}", table()[id].name);
   }
   for (std::size_t r = 0; r < roles_.size(); ++r) {
     const nn::ParamTable::Role& role = table().roles()[r];
-    PHALANX_CHECK(begun_[gradients_.size() + r], "no pass wrote the gradient of role {} of {}",
-                  role.role.order, table()[role.id].name);
+    PHALANX_CHECK(begun_[gradients_.size() + r] || !table().trains(role.id),
+                  "no pass wrote the gradient of role {} of {}", role.role.order,
+                  table()[role.id].name);
   }
 }
 

@@ -25,6 +25,7 @@ class GradientStore {
   GradientStore(const StateLayout& states, DType dtype, std::int64_t tokens_per_step, Arena& arena);
 
   nn::Gradients gradients() { return {gradients_, roles_, begun()}; }
+  // An empty tensor for a parameter that is not trained.
   const Tensor& gradient(ParamId id) const { return gradients_[static_cast<std::size_t>(id)]; }
   DType dtype() const { return dtype_; }
   // All gradients; if they are cut, the part of this rank's shard that is in memory.

@@ -53,6 +53,10 @@ std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayou
                                     const Tensor& flat) {
   std::vector<Tensor> views;
   for (ParamId id = 0; id < table.size(); ++id) {
+    if (!table.trains(id)) {
+      views.emplace_back();
+      continue;
+    }
     const Shape& shape = table[id].local_shape;
     const std::int64_t offset = layout.offsets[static_cast<std::size_t>(id)];
     views.push_back(flat.slice(0, offset, shape.count()).reshape(shape));
@@ -68,7 +72,7 @@ ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& mai
   has_main_parameters_ = states_.updates() && storage != full;
   flat_ = parameters.allocate(storage, {states_.weight_elements()});
   for (ParamId id = 0; id < table().size(); ++id) {
-    if (states_.cuts_weights(states_.group(id))) {
+    if (table().trains(id) && states_.cuts_weights(states_.group(id))) {
       weights_.emplace_back();
       continue;
     }

@@ -13,7 +13,8 @@
 
 namespace phalanx {
 
-// The parameters in a flat buffer of the layout, by ParamId.
+// The parameters in a flat buffer of the layout, by ParamId; an empty tensor for one that is not
+// trained.
 std::vector<Tensor> parameter_views(const nn::ParamTable& table, const FlatLayout& layout,
                                     const Tensor& flat);
 
@@ -54,7 +55,7 @@ class ParameterStore {
   Tensor main(const Segment& segment, Tensors tile) const;
   const TileFile* weight_file() const { return weight_file_.get(); }
   TileStaging* staging() const { return staging_; }
-  // The whole parameter in full precision, if nothing is sharded.
+  // The whole trained parameter in full precision, if nothing is sharded.
   Tensor main(ParamId id) const;
 
   // Draws every parameter by its specification and global coordinates, so every layout starts from

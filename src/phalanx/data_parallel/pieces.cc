@@ -31,6 +31,15 @@ std::vector<Piece> pieces(const StateLayout& states, Writers writers) {
   return pieces;
 }
 
+std::vector<Piece> frozen_pieces(const StateLayout& states) {
+  std::vector<Piece> pieces;
+  for (const Segment& segment : states.frozen()) {
+    std::vector<ParamBox> boxes = whole_weight_boxes(states, segment.id);
+    if (!boxes.empty()) pieces.push_back({segment, std::move(boxes)});
+  }
+  return pieces;
+}
+
 std::vector<ParamBox> whole_weight_boxes(const StateLayout& states, ParamId id) {
   return states.is_first_rank() ? written_spec(states, id).boxes : std::vector<ParamBox>();
 }

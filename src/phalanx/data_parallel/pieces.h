@@ -21,8 +21,12 @@ struct Piece {
   std::vector<ParamBox> boxes;  // what exists of it in the global tensor; never empty
 };
 
-// The pieces of this rank, in ParamId order, then by position.
+// The pieces of this rank's shard, in ParamId order, then by position.
 std::vector<Piece> pieces(const StateLayout& states, Writers writers);
+
+// Weights that are not trained, in ParamId order: of the ranks that have them, the first copy's
+// first writes them.
+std::vector<Piece> frozen_pieces(const StateLayout& states);
 
 // With kFirst a weight that every rank has whole is not cut: the boxes that this rank writes of it.
 std::vector<ParamBox> whole_weight_boxes(const StateLayout& states, ParamId id);

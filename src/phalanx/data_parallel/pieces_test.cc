@@ -19,12 +19,16 @@ struct Grid {
   std::int64_t tile = kStateTile;
   bool weights = false;
   Writers writers = Writers::kAll;
+  bool freezes = false;  // some parameters of every kind
 };
 
 // What one of `t` tensor-parallel ranks has: padded rows, a column cut, rows that two neighbours
 // have both, and parameters that all have.
-nn::ParamTable table_of(int rank, int size) {
+nn::ParamTable table_of(int rank, int size, bool freezes) {
   nn::ParamTable table;
+  if (freezes) {
+    table.freeze([](const std::string& name) { return name != "columns" && name != "bias"; });
+  }
   table.add(row_cut_parameter("words", {49, 12}, DType::kF32, {}, rank, size, 64));
   table.add(column_cut_parameter("columns", {30, 8 * size}, DType::kF32, {}, rank, size));
   const int holders = size > 1 ? 2 : 1;
@@ -51,7 +55,7 @@ struct Written {
 Written written_by_all(const Grid& grid) {
   Written written;
   for (int tensor = 0; tensor < grid.tensor; ++tensor) {
-    const nn::ParamTable table = table_of(tensor, grid.tensor);
+    const nn::ParamTable table = table_of(tensor, grid.tensor, grid.freezes);
     for (int replica = 0; replica < grid.replicas; ++replica) {
       for (int rank = 0; rank < grid.shards; ++rank) {
         const StateLayout states(table, {.rank = rank,
@@ -63,7 +67,10 @@ Written written_by_all(const Grid& grid) {
                                          .replicas = grid.replicas,
                                          .first_tensor_rank = tensor == 0});
         std::int64_t own = 0;
-        for (const Piece& piece : pieces(states, grid.writers)) {
+        std::vector<Piece> all = pieces(states, grid.writers);
+        const std::vector<Piece> frozen = frozen_pieces(states);
+        all.insert(all.end(), frozen.begin(), frozen.end());
+        for (const Piece& piece : all) {
           const ParamSpec& spec = table[piece.segment.id];
           const std::int64_t columns = matrix_columns(spec.global_shape);
           std::vector<int>& times = written.times[spec.name];
@@ -95,7 +102,9 @@ TEST(Pieces, OfAllRanksAreEveryParameterOnce) {
             for (const Writers writers : {Writers::kFirst, Writers::kAll}) {
               // How weights are cut does not matter.
               const bool weights = tensor == 2;
-              const Grid grid{tensor, shards, replicas, bucket_size, tile, weights, writers};
+              const bool freezes = tile == 100;
+              const Grid grid{tensor, shards,  replicas, bucket_size,
+                              tile,   weights, writers,  freezes};
               SCOPED_TRACE(fmt::format("t {} shards {} copies {} bucket {} tile {} in turn {}",
                                        tensor, shards, replicas, bucket_size, tile,
                                        writers == Writers::kAll));

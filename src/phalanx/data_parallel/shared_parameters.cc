@@ -96,8 +96,10 @@ std::vector<SharedSum> shared_sums(const nn::ParamTable& table,
     const SharedParameter& parameter = parameters[p];
     const auto holder = std::ranges::find(parameter.holders, pipeline_rank);
     if (holder == parameter.holders.end()) continue;
+    const ParamId id = id_of(table, parameter.name);
+    if (!table.trains(id)) continue;
     const auto me = static_cast<int>(holder - parameter.holders.begin());
-    SharedSum sum{.id = id_of(table, parameter.name),
+    SharedSum sum{.id = id,
                   .parameter = static_cast<int>(p),
                   .holders = static_cast<int>(parameter.holders.size()),
                   .is_chain = parameter.is_chain,

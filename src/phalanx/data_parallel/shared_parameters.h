@@ -54,7 +54,8 @@ struct SharedSum {
   std::vector<Run> runs;
 };
 
-// One for each of `parameters` that this pipeline rank, with table `table`, holds; in their order.
+// One for each of `parameters` that this pipeline rank, with table `table`, holds and trains; in
+// their order.
 std::vector<SharedSum> shared_sums(const nn::ParamTable& table,
                                    std::span<const SharedParameter> parameters, int pipeline_rank);
 // The table is the whole model.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
 
 namespace phalanx {
 
@@ -36,6 +37,7 @@ StateLayout::StateLayout(const nn::ParamTable& table, ModelPlaces places, StateC
     }
   }
   cut_buckets_into_tiles();
+  place_frozen();
 }
 
 bool StateLayout::cuts_weights() const {
@@ -43,6 +45,22 @@ bool StateLayout::cuts_weights() const {
     if (cuts_weights(group)) return true;
   }
   return false;
+}
+
+void StateLayout::place_frozen() {
+  for (ParamId id = 0; id < table_->size(); ++id) {
+    if (table_->trains(id)) continue;
+    const std::int64_t count = (*table_)[id].local_shape.count();
+    const std::int64_t begin = round_up(weight_elements_, kParameterAlignment);
+    frozen_.push_back({.id = id,
+                       .count = count,
+                       .flat = -1,
+                       .local = -1,
+                       .weight = begin,
+                       .tile = static_cast<int>(tiles_.size() + frozen_.size()),
+                       .memory = -1});
+    weight_elements_ = begin + count;
+  }
 }
 
 void StateLayout::cut_buckets_into_tiles() {
@@ -105,12 +123,14 @@ std::int64_t StateLayout::weight_place(const Segment& segment) const {
 }
 
 std::int64_t StateLayout::weight_offset(ParamId id) const {
+  if (!table_->trains(id)) return std::ranges::find(frozen_, id, &Segment::id)->weight;
   return weight_place({.id = id, .flat = flat_.offsets[static_cast<std::size_t>(id)]});
 }
 
 std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size) {
   std::int64_t count = 0;
   for (const ParamSpec& spec : whole.specs()) {
+    if (!spec.trainable) continue;
     const int parts = spec.cut_over.has(Axis::kTensor) ? tensor_parallel_size : 1;
     const std::int64_t common = common_count(spec);
     count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -

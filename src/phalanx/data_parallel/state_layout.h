@@ -8,6 +8,9 @@
 // main parameters and moments (1), also gradients (2), also weights (3). On a single rank, "cut"
 // gradients or weights are whole only during the passes that use them.
 //
+// A parameter that is not trained has no states but its weight, which is whole on every rank that
+// has the parameter. These weights lie behind the others in the buffer of weights.
+//
 // A rank's shard is the part that it updates, tile by tile. A tile lies in one bucket. It may be in
 // a file, which is read for its update (ZeRO-Infinity; Rajbhandari et al., 2021).
 
@@ -50,6 +53,7 @@ class StateLayout {
   const ModelPlaces& places() const { return places_; }
   const FlatLayout& flat() const { return flat_; }
   const ParamGroups& groups() const { return cut_.groups; }
+  // -1: the parameter is not trained.
   int group(ParamId id) const { return cut_.groups.of_parameter[static_cast<std::size_t>(id)]; }
 
   // Whether several ranks share one copy of the states.
@@ -99,6 +103,9 @@ class StateLayout {
   std::int64_t largest_tile_in_file() const;
   bool has_files() const { return cut_.states_in_files > 0.0 || cut_.weights_in_files; }
   std::int64_t weight_elements() const { return weight_elements_; }
+  // Parameters that are not trained, as segments outside the shard: `flat`, `local` and `memory`
+  // are -1, and the tile is no number of tiles().
+  const std::vector<Segment>& frozen() const { return frozen_; }
   // Where a parameter whose weights are not cut starts in the buffer of weights.
   std::int64_t weight_offset(ParamId id) const;
 
@@ -128,6 +135,7 @@ class StateLayout {
   bool is_first_rank() const { return cut_.replica == 0 && cut_.rank == 0; }
 
  private:
+  void place_frozen();
   void cut_buckets_into_tiles();
   void place_in_files();
   std::int64_t weight_place(const Segment& segment) const;
@@ -140,13 +148,14 @@ class StateLayout {
   std::vector<std::vector<std::size_t>> buckets_of_;  // by ParamId
   std::vector<Tile> tiles_;
   std::vector<Segment> segments_;
+  std::vector<Segment> frozen_;
   std::int64_t shard_elements_ = 0;
   std::int64_t memory_elements_ = 0;
   std::int64_t weight_elements_ = 0;
 };
 
-// Elements that the ranks together count but the model does not have: vocabulary padding. `whole`
-// is the model of one of `tensor_parallel_size` ranks.
+// Trained elements that the ranks together count but the model does not have: vocabulary padding.
+// `whole` is the model of one of `tensor_parallel_size` ranks.
 std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size);
 
 }  // namespace phalanx

@@ -157,6 +157,40 @@ TEST(StateLayouts, WithoutACutAParameterIsOneSegment) {
   }
 }
 
+// At any cut: they have no element of a gradient or a state, and their weights lie behind all
+// others.
+TEST(StateLayouts, ParametersThatAreNotTrainedHaveAWeightAlone) {
+  nn::ParamTable table;
+  table.freeze([](const std::string& name) { return name == "b" || name == "d"; });
+  for (const char* name : {"a", "b", "c", "d"}) {
+    table.add(whole_parameter(name, {70, 100}, DType::kF32, {}));
+  }
+  for (const int ranks : {1, 3}) {
+    const StateLayout states(table, {.ranks = ranks});
+    std::set<ParamId> in_shard;
+    for (const Segment& segment : states.segments()) in_shard.insert(segment.id);
+    EXPECT_EQ(in_shard.contains(1) || in_shard.contains(3), false);
+    EXPECT_EQ(states.flat().offsets[1], -1);
+    // As in the whole model, so that sums of blocks have the same bits.
+    for (const ParamId id : {0, 2}) {
+      const auto i = static_cast<std::size_t>(id);
+      EXPECT_EQ((states.flat().offsets[i] - states.places().offsets[i]) % ops::kSumBlock, 0);
+    }
+    std::int64_t end = states.flat().elements;
+    ASSERT_EQ(states.frozen().size(), 2U);
+    for (const Segment& segment : states.frozen()) {
+      EXPECT_FALSE(table.trains(segment.id));
+      EXPECT_EQ(segment.count, 7000);
+      EXPECT_GE(segment.weight, end);
+      EXPECT_EQ(states.weight_offset(segment.id), segment.weight);
+      EXPECT_GE(segment.tile, std::ssize(states.tiles()));
+      EXPECT_TRUE(states.buckets_of(segment.id).empty());
+      end = segment.weight + segment.count;
+    }
+    EXPECT_EQ(states.weight_elements(), end);
+  }
+}
+
 // Of all ranks with the same numbers, one of each copy of the model counts them in its norm.
 TEST(StateLayouts, OneRankOfEachCopyCounts) {
   nn::ParamTable table;

@@ -14,7 +14,8 @@ using nn::PassKind;
 std::vector<int> groups_of(const std::vector<ParamId>& parameters, const ParamGroups& groups) {
   std::vector<int> found;
   for (const ParamId id : parameters) {
-    found.push_back(groups.of_parameter[static_cast<std::size_t>(id)]);
+    const int group = groups.of_parameter[static_cast<std::size_t>(id)];
+    if (group >= 0) found.push_back(group);
   }
   std::ranges::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -66,7 +67,7 @@ ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>
       std::array<int, 2> own = {-1, -1};  // by whether it stays
       for (const ParamId id : unit->parameters()) {
         int& group = groups.of_parameter[static_cast<std::size_t>(id)];
-        if (group >= 0) continue;
+        if (group >= 0 || !table.trains(id)) continue;
         const bool it_stays = stays(table[id]);
         if (has_role[static_cast<std::size_t>(id)]) {
           group = begin_group(c, it_stays);
@@ -78,8 +79,10 @@ ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>
       }
     }
   }
-  PHALANX_CHECK(std::ranges::find(groups.of_parameter, -1) == groups.of_parameter.end(),
-                "a parameter that no unit uses");
+  for (ParamId id = 0; id < table.size(); ++id) {
+    PHALANX_CHECK(groups.of_parameter[static_cast<std::size_t>(id)] >= 0 || !table.trains(id),
+                  "no unit uses {}", table[id].name);
+  }
   return groups;
 }
 
@@ -108,8 +111,8 @@ PassPoint UnitOrder::end(int moment) const {
 }
 
 UnitOrder unit_order(UnitList units, const std::vector<int>& recomputed_until,
-                     const ParamGroups& groups) {
-  UnitOrder order;
+                     const ParamGroups& groups, int first_backward) {
+  UnitOrder order{.units = {}, .first_backward = first_backward};
   for (std::size_t u = 0; u < units.size(); ++u) {
     const nn::Unit& unit = *units[u];
     order.units.push_back({.unit = &unit,

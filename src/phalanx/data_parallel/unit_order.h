@@ -14,7 +14,8 @@
 namespace phalanx {
 
 // One group per unit for parameters that only this unit uses, and one group per parameter that
-// several units use. Parameters for which `stays` holds are in separate groups.
+// several units use. Parameters for which `stays` holds are in separate groups; those that are not
+// trained are in none.
 using UnitList = std::span<const std::unique_ptr<nn::Unit>>;
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
                         const std::function<bool(const ParamSpec&)>& stays);
@@ -30,6 +31,7 @@ struct UnitOrder {
     int recomputed_until = -1;  // the last unit that is recomputed with it; -1: none
   };
   std::vector<Unit> units;
+  int first_backward = 0;  // units in front of this one have no backward passes
 
   int size() const { return static_cast<int>(units.size()); }
   int forward_moment(int unit) const { return unit; }
@@ -42,7 +44,7 @@ struct UnitOrder {
 };
 // `recomputed_until` by unit.
 UnitOrder unit_order(UnitList units, const std::vector<int>& recomputed_until,
-                     const ParamGroups& groups);
+                     const ParamGroups& groups, int first_backward = 0);
 
 // Moments during which a group's weights are whole.
 struct WeightHold {

@@ -122,6 +122,15 @@ constexpr TrainFlag kOptimizerRows[] = {
     works<&OptimizerConfig::loss_average>(
         kOwn, "--loss-average", "Over the tokens of a global batch, or Megatron's mean of means",
         {.choices = "token microbatch", .resume = kFixed}),
+    works<&OptimizerConfig::trainable>(
+        kOwn, "--trainable",
+        "Train only parameters in whose name one of these regular expressions is found; all others "
+        "keep their weights, without gradients and optimizer states",
+        {.value_name = "REGEX", .resume = kState}),
+    works<&OptimizerConfig::freeze>(
+        kOwn, "--freeze",
+        "Do not train parameters in whose name one of these regular expressions is found",
+        {.value_name = "REGEX", .resume = kState}),
 };
 
 }  // namespace

@@ -81,6 +81,8 @@ struct ParamSpec {
   // ("embd"). Each has the whole parameter, with the same name and the same numbers. Without roles:
   // the name that the group would have.
   std::string shared_by = {};
+  // Not trainable: passes read the weight, and it has no gradient and no optimizer state.
+  bool trainable = true;
 };
 
 // The number of a parameter within a model, in global parameter order.

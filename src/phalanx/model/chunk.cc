@@ -62,6 +62,7 @@ Chunk::Chunk(std::vector<std::unique_ptr<nn::Unit>> units, const RecomputePlan& 
     PHALANX_CHECK(units_[u]->inputs().size() == units_[u - 1]->outputs().size(),
                   "{} does not fit behind {}", units_[u]->name(), units_[u - 1]->name());
   }
+  for (const auto& unit : units_) trained_.push_back(unit->parameters());
   form_groups();
   add_streams(0);
   for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -86,6 +87,26 @@ void Chunk::form_groups() {
     }
     places_[u].group = static_cast<int>(groups_.size()) - 1;
   }
+}
+
+void Chunk::leave_out_frozen(const nn::ParamTable& table, bool passes_gradient) {
+  for (auto& parameters : trained_) {
+    std::erase_if(parameters, [&](ParamId id) { return !table.trains(id); });
+  }
+  passes_gradient_ = passes_gradient;
+  if (passes_gradient) return;
+  const auto has_any = [](const auto& parameters) { return !parameters.empty(); };
+  first_backward_ = static_cast<int>(std::ranges::find_if(trained_, has_any) - trained_.begin());
+}
+
+bool Chunk::is_forward_alone(const Entry& entry) const {
+  if (first_backward_ == 0) return false;
+  // A gradient, or what a unit's recomputation or backward pass writes.
+  if (entry.born.pass != PassKind::kForward) {
+    return entry.born.unit < first_backward_ || first_backward_ == num_units();
+  }
+  if (entry.last.pass == PassKind::kForward) return false;
+  return std::max(entry.forward_last, recomputed_until(entry.forward_last)) < first_backward_;
 }
 
 int Chunk::recomputed_until(int unit) const {
@@ -262,7 +283,13 @@ std::vector<SavedTensor> Chunk::saved_tensors(const nn::BatchShapes& shapes,
       tensor.forward_last = entry.forward_last;
       tensor.backward_first = std::max(entry.forward_last, recomputed_until(entry.forward_last));
     }
-    if (forward_only) {
+    const Entry& owner =
+        entry.same_as < 0 ? entry : entries_[static_cast<std::size_t>(entry.same_as)];
+    // What would go to a unit in front of the first is needed no longer than by the first.
+    if (!passes_gradient_ && tensor.last.pass != PassKind::kForward) {
+      tensor.last.unit = std::max(tensor.last.unit, first_backward_);
+    }
+    if (forward_only || is_forward_alone(owner)) {
       const bool exists = entry.born.pass == PassKind::kForward;
       if (!exists) tensor.shape[0] = 0;
       tensor.born = {PassKind::kForward, exists ? entry.born.unit : 0};
@@ -381,9 +408,11 @@ void Chunk::backward_weight_unit(nn::Pass& whole, Tensors tensors, const nn::Gra
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
   nn::UnitTensors unit_tensors = backward_tensors(pass, tensors, u);
   unit_tensors.gradients = &gradients;
-  unit.backward_weight(pass, unit_tensors.inputs, nn::Saved(unit_tensors.slots), gradients);
+  if (!trained_[u].empty()) {
+    unit.backward_weight(pass, unit_tensors.inputs, nn::Saved(unit_tensors.slots), gradients);
+  }
   hooks.after(unit, PassKind::kBackwardWeight, microbatch, unit_tensors);
-  for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
+  for (const ParamId id : trained_[u]) hooks.grad_ready(id, microbatch);
 }
 
 void Chunk::backward_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients& gradients,
@@ -394,12 +423,18 @@ void Chunk::backward_unit(nn::Pass& whole, Tensors tensors, const nn::Gradients&
   hooks.before(unit, PassKind::kBackwardInput, microbatch);
   hooks.before(unit, PassKind::kBackwardWeight, microbatch);
   nn::UnitTensors unit_tensors = backward_tensors(pass, tensors, u);
-  unit.backward(pass, unit_tensors.inputs, unit_tensors.output_gradients,
-                unit_tensors.input_gradients, nn::Saved(unit_tensors.slots), gradients);
+  const nn::Saved saved(unit_tensors.slots);
+  if (trained_[u].empty()) {
+    unit.backward_input(pass, unit_tensors.inputs, unit_tensors.output_gradients,
+                        unit_tensors.input_gradients, saved);
+  } else {
+    unit.backward(pass, unit_tensors.inputs, unit_tensors.output_gradients,
+                  unit_tensors.input_gradients, saved, gradients);
+  }
   hooks.after(unit, PassKind::kBackwardInput, microbatch, unit_tensors);
   unit_tensors.gradients = &gradients;
   hooks.after(unit, PassKind::kBackwardWeight, microbatch, unit_tensors);
-  for (const ParamId id : unit.parameters()) hooks.grad_ready(id, microbatch);
+  for (const ParamId id : trained_[u]) hooks.grad_ready(id, microbatch);
 }
 
 void Chunk::forward(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks, int microbatch) const {
@@ -431,7 +466,8 @@ void Chunk::recompute_before(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hoo
 
 void Chunk::backward_input(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks,
                            int microbatch) const {
-  for (std::size_t u = units_.size(); u-- > 0;) {
+  const auto begin = static_cast<std::size_t>(first_backward_);
+  for (std::size_t u = units_.size(); u-- > begin;) {
     recompute_before(pass, tensors, hooks, microbatch, u);
     backward_input_unit(pass, tensors, hooks, microbatch, u);
   }
@@ -439,14 +475,16 @@ void Chunk::backward_input(nn::Pass& pass, Tensors tensors, nn::UnitHooks& hooks
 
 void Chunk::backward_weight(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
                             nn::UnitHooks& hooks, int microbatch) const {
-  for (std::size_t u = units_.size(); u-- > 0;) {
+  const auto begin = static_cast<std::size_t>(first_backward_);
+  for (std::size_t u = units_.size(); u-- > begin;) {
     backward_weight_unit(pass, tensors, gradients, hooks, microbatch, u);
   }
 }
 
 void Chunk::backward(nn::Pass& pass, Tensors tensors, const nn::Gradients& gradients,
                      nn::UnitHooks& hooks, int microbatch) const {
-  for (std::size_t u = units_.size(); u-- > 0;) {
+  const auto begin = static_cast<std::size_t>(first_backward_);
+  for (std::size_t u = units_.size(); u-- > begin;) {
     recompute_before(pass, tensors, hooks, microbatch, u);
     backward_unit(pass, tensors, gradients, hooks, microbatch, u);
   }

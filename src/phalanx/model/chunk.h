@@ -34,6 +34,12 @@ class Chunk {
 
   const std::vector<std::unique_ptr<nn::Unit>>& units() const { return units_; }
   int num_units() const { return static_cast<int>(units_.size()); }
+  // Leaves out the backward work of parameters that are not trained. `table` has the parameters of
+  // the units. Unless `passes_gradient`, earlier stages train nothing, so units in front of the
+  // first that has a trained parameter have no backward passes. Before the first pass.
+  void leave_out_frozen(const nn::ParamTable& table, bool passes_gradient);
+  // Units in front of this one have no backward passes.
+  int first_backward() const { return first_backward_; }
   // The last of the units that are recomputed together with this one; -1: it is not recomputed.
   int recomputed_until(int unit) const;
   // What the chunk gets from the previous stage, and what it passes to the next.
@@ -87,6 +93,9 @@ class Chunk {
     std::size_t input_share;  // of a group's first unit, where inputs are distributed
     int group = -1;
   };
+  // Whether backward neither reads nor writes a tensor, because the units that do so have no
+  // backward passes.
+  bool is_forward_alone(const Entry& entry) const;
   // Units [first, last] that are recomputed together.
   struct Group {
     std::size_t first, last;
@@ -133,7 +142,10 @@ class Chunk {
   std::vector<Group> groups_;
   std::vector<UnitPlaces> places_;
   std::vector<Entry> entries_;
-  std::map<std::string, Carried> carried_;  // by name
+  std::map<std::string, Carried> carried_;     // by name
+  std::vector<std::vector<ParamId>> trained_;  // by unit: the parameters that have gradients
+  int first_backward_ = 0;
+  bool passes_gradient_ = true;  // to the previous stage
 };
 
 }  // namespace phalanx

@@ -7,7 +7,7 @@ AttentionCore::AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& 
     : config_(config), layer_(layer), kind_(kind) {
   const std::int64_t heads = config.local_heads();
   context_ = slots.add_rows("attention context", config.dtype, heads * config.head_size,
-                            Born::kForward, LastReader::kWeightGradient);
+                            Born::kForward, last_reader_if(kind.trains_projection));
   // The fused kernel's backward needs the log-sum-exp, the unfused one's the probabilities; the
   // tensor that is not needed is empty.
   const bool fused = config.attention == AttentionKernel::kFused;

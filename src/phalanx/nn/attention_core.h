@@ -20,6 +20,8 @@ class AttentionCore {
     // Keys belong to another sequence. A saved tensor has the shape of one sequence, so backward
     // recomputes the probabilities of an unfused kernel.
     bool is_cross = false;
+    // Whether the weight pass reads the context: the projection behind it is trained.
+    bool trains_projection = true;
   };
   AttentionCore(SavedSlots& slots, std::int64_t layer, const Kind& kind,
                 const TransformerConfig& config);

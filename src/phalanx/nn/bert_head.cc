@@ -116,7 +116,9 @@ void BertHead::to_input(Pass& pass, const Tensor& dx, const Tensor& dactivated, 
 void BertHead::other_weights(Pass& pass, const Tensor& x, const Saved& saved,
                              const Gradients& gradients) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  dense_.backward_weight(pass, saved[ddense_output_], hidden_again(pass, x, saved), gradients);
+  dense_.backward_weight(pass, saved[ddense_output_],
+                         dense_.trains_weight() ? hidden_again(pass, x, saved) : Tensor{},
+                         gradients);
   if (norm_) norm_->backward_weight(pass, saved, gradients);
   if (!binary_) return;
   binary_->classes.backward_weight(pass, saved[binary_->dlogits], binary_->pooler.pooled(saved),

@@ -46,11 +46,15 @@ CrossAttention::CrossAttention(ParamTable& table, std::vector<ParamId>& owned, S
                                     Sequence::kEncoder, Born::kForward,
                                     LastReader::kInputGradient)),
       dquery_output_(add_product(slots, config, "cross attention query gradient", config.sequence,
-                                 Born::kInputGradient, LastReader::kWeightGradient)),
+                                 Born::kInputGradient, last_reader_if(query_.trains()))),
       dkey_value_output_(add_product(slots, config, "cross attention keys and values gradient",
                                      Sequence::kEncoder, Born::kInputGradient,
-                                     LastReader::kWeightGradient)),
-      core_(slots, layer, {.dropout = DropoutPlace::kCrossAttention, .is_cross = true}, config) {
+                                     last_reader_if(key_value_.trains()))),
+      core_(slots, layer,
+            {.dropout = DropoutPlace::kCrossAttention,
+             .is_cross = true,
+             .trains_projection = projection_.trains_weight()},
+            config) {
   PHALANX_CHECK(config.query_groups == config.heads, "cross attention has no grouped queries");
   PHALANX_CHECK(config.sequence == Sequence::kDecoder, "{} reads the encoder's output", prefix);
 }
@@ -122,10 +126,12 @@ void CrossAttention::entry_weight_gradient(BodyCall& call, const Tensor& entered
 
 void CrossAttention::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
   projection_.backward_weight(call.pass, call.exit_gradient, core_.context(call.saved), gradients);
+  if (!key_value_.trains()) return;
   const WorkspaceScope scope(call.pass.ops.workspace);
   Pass encoder = call.pass.of(Sequence::kEncoder);
-  key_value_.backward_weight(encoder, call.saved[dkey_value_output_],
-                             gathered(encoder, call.carried), gradients);
+  key_value_.backward_weight(
+      encoder, call.saved[dkey_value_output_],
+      key_value_.trains_weight() ? gathered(encoder, call.carried) : Tensor{}, gradients);
 }
 
 Sublayer cross_attention_sublayer(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,

@@ -29,6 +29,8 @@ class CrossAttention final : public SublayerBody {
   void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
   void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
+  bool entry_trains() const override { return query_.trains_weight(); }
+  bool exit_trains() const override { return projection_.trains(); }
   ParamId exit_bias() const override { return projection_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kCrossAttentionOutput; }
 

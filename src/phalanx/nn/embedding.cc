@@ -74,8 +74,11 @@ Embedding::Embedding(ParamTable& table, std::int64_t vocabulary, std::int64_t pa
     inputs_ = {encoder_output_stream(config)};
     outputs_.push_back(inputs_[0]);
   }
+  trains_words_ = table.trains(word_.id);
+  trains_positions_ = table.trains(position_.id);
+  trains_types_ = table.trains(type_.id);
   dsum_ = slots_.add_rows("embedding gradient", config.dtype, config.hidden, Born::kInputGradient,
-                          LastReader::kWeightGradient);
+                          last_reader_if(trains_words_ || trains_positions_ || trains_types_));
 }
 
 void Embedding::add_positions(ParamTable& table, std::int64_t max_positions,
@@ -152,7 +155,7 @@ void Embedding::backward_input(Pass& pass, Tensors /*inputs*/, Tensors output_gr
 
 void Embedding::backward_weight(Pass& pass, Tensors /*inputs*/, const Saved& saved,
                                 const Gradients& gradients) const {
-  if (gradients.has_rows(word_)) {
+  if (trains_words_ && gradients.has_rows(word_)) {
     const SparseGradient& sparse = gradients.rows(word_);
     gradients.mark_written(word_);
     ops::sparse_embedding_gradient(pass.ops, {.slots = sparse.slots,
@@ -162,13 +165,14 @@ void Embedding::backward_weight(Pass& pass, Tensors /*inputs*/, const Saved& sav
                                               .ids = pass.batch[columns_.tokens],
                                               .dy = saved[dsum_],
                                               .first_row = first_row()});
-  } else {
+  } else if (trains_words_) {
     add_table_gradient(pass, gradients, word_, pass.batch[columns_.tokens], saved[dsum_],
                        first_row());
   }
-  if (position_.id < 0) return;
-  add_table_gradient(pass, gradients, position_, pass.batch[columns_.position_ids], saved[dsum_]);
-  if (type_.id >= 0) {
+  if (trains_positions_) {
+    add_table_gradient(pass, gradients, position_, pass.batch[columns_.position_ids], saved[dsum_]);
+  }
+  if (trains_types_) {
     add_table_gradient(pass, gradients, type_, pass.batch[columns_.types], saved[dsum_]);
   }
   if (norm_) norm_->backward_weight(pass, saved, gradients);

@@ -73,7 +73,8 @@ class Embedding final : public Unit {
   const TransformerConfig config_;
   EmbeddingColumns columns_;
   ParamUse word_, position_, type_;  // no id: no such table
-  std::int64_t local_rows_ = 0;      // of the word table
+  bool trains_words_ = true, trains_positions_ = false, trains_types_ = false;
+  std::int64_t local_rows_ = 0;  // of the word table
   std::vector<ParamId> norm_parameters_;
   std::optional<Norm> norm_;
   SavedId sum_ = -1;  // the norm's input

@@ -8,6 +8,7 @@ LanguageModelHead::LanguageModelHead(ParamTable& table, const VocabularyOptions&
       entry_(Norm(table, parameters_, slots_, config.stack + ".final_layernorm", config), config),
       projection_(table, parameters_, slots_, options, config) {
   inputs_ = {{"hidden states", config.stream_dtype(), config.hidden, config.sequence}};
+  input_last_reader_ = last_reader_if(projection_.entry_trains());
 }
 
 LanguageModelHead::LanguageModelHead(ParamTable& table, Output output, std::int64_t vocabulary,

@@ -52,9 +52,11 @@ Linear::Linear(ParamTable& table, std::vector<ParamId>& owned, const std::string
   PHALANX_CHECK(cut == Cut::kColumn || features.empty(), "{}: features of a linear that has all",
                 name);
   owned.push_back(weight_);
+  trains_weight_ = table.trains(weight_);
   if (bias == Bias::kNone) return;
   bias_ = table.add(bias_spec(name, out, config, cut, features));
   owned.push_back(bias_);
+  trains_bias_ = table.trains(bias_);
 }
 
 void Linear::forward(Pass& pass, const Tensor& y, const Tensor& x,
@@ -77,22 +79,24 @@ void Linear::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy,
 
 void Linear::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
                              const Gradients& gradients) const {
+  if (!trains()) return;
   // A row-parallel bias was added to this rank's rows of the stream alone.
   const Tensor rows = cut_ == Cut::kRow ? pass.region.own(dy) : dy;
-  const bool all_rows = rows.shape == dy.shape;
-  const bool has_bias = bias_ >= 0;
-  const bool adds = gradients.is_written(weight_);
-  PHALANX_CHECK(!has_bias || adds == gradients.is_written(bias_),
+  const bool is_fused = trains_bias_ && trains_weight_ && rows.shape == dy.shape;
+  const bool adds = gradients.is_written(trains_weight_ ? weight_ : bias_);
+  PHALANX_CHECK(!trains_weight_ || !trains_bias_ || adds == gradients.is_written(bias_),
                 "a weight and its bias are of one pass");
-  gradients.mark_written(weight_);
-  if (has_bias) gradients.mark_written(bias_);
-  ops::linear_weight_gradient(pass.ops,
-                              {.dweight = gradients[weight_],
-                               .dy = dy.rows(),
-                               .x = x.rows(),
-                               .accumulate = adds,
-                               .dbias = has_bias && all_rows ? gradients[bias_] : Tensor{}});
-  if (has_bias && !all_rows) {
+  if (trains_weight_) {
+    gradients.mark_written(weight_);
+    ops::linear_weight_gradient(pass.ops, {.dweight = gradients[weight_],
+                                           .dy = dy.rows(),
+                                           .x = x.rows(),
+                                           .accumulate = adds,
+                                           .dbias = is_fused ? gradients[bias_] : Tensor{}});
+  }
+  if (!trains_bias_) return;
+  gradients.mark_written(bias_);
+  if (!is_fused) {
     ops::bias_gradient(pass.ops,
                        {.dbias = gradients[bias_], .dy = rows.rows(), .accumulate = adds});
   }

@@ -33,11 +33,15 @@ class Linear {
          const std::vector<RowRange>& features = {});
 
   ParamId bias() const { return bias_; }  // -1: none
+  // Whether backward_weight does anything, and whether it reads x.
+  bool trains() const { return trains_weight_ || trains_bias_; }
+  bool trains_weight() const { return trains_weight_; }
 
   void forward(Pass& pass, const Tensor& y, const Tensor& x,
                const ops::LinearForward::Activation& activation = {}) const;
   void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy,
                       const ops::LinearInputGradient::Activation& activation = {}) const;
+  // `x` may be absent unless trains_weight().
   void backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
                        const Gradients& gradients) const;
 
@@ -46,6 +50,8 @@ class Linear {
   Bias bias_place_;
   ParamId weight_;
   ParamId bias_ = -1;
+  bool trains_weight_ = true;
+  bool trains_bias_ = false;
 };
 
 // `place` if there is a bias, else kNone.

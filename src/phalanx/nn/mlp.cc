@@ -32,9 +32,9 @@ Mlp::Mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                 config.tensor.size);
   const std::int64_t width = fc1_width(config) / config.tensor.size;
   fc1_output_ = slots.add_rows("fc1 output", config.dtype, width, Born::kForward,
-                               LastReader::kWeightGradient);
+                               last_reader_if(fc2_.trains_weight()));
   dfc1_output_ = slots.add_rows("fc1 output gradient", config.dtype, width, Born::kInputGradient,
-                                LastReader::kWeightGradient);
+                                last_reader_if(fc1_.trains()));
 }
 
 Tensor Mlp::activated_again(Pass& pass, const Saved& saved) const {
@@ -99,8 +99,10 @@ void Mlp::entry_weight_gradient(BodyCall& call, const Tensor& entered,
 }
 
 void Mlp::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
+  if (!fc2_.trains()) return;
   const WorkspaceScope scope(call.pass.ops.workspace);
-  fc2_.backward_weight(call.pass, call.exit_gradient, activated_again(call.pass, call.saved),
+  fc2_.backward_weight(call.pass, call.exit_gradient,
+                       fc2_.trains_weight() ? activated_again(call.pass, call.saved) : Tensor{},
                        gradients);
 }
 

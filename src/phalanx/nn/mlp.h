@@ -24,6 +24,8 @@ class Mlp final : public SublayerBody {
   void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
   void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
+  bool entry_trains() const override { return fc1_.trains_weight(); }
+  bool exit_trains() const override { return fc2_.trains(); }
   ParamId exit_bias() const override { return fc2_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kMlpOutput; }
 

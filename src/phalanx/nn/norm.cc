@@ -35,17 +35,19 @@ Norm::Norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
     return slots.add(
         {name + what, full, Born::kForward, rows.statistics_last_reader, rows.statistics});
   };
-  const auto add_sum = [&](const char* what) {
-    return slots.add({name + what, full, Born::kInputGradient, LastReader::kWeightGradient,
+  const auto add_sum = [&](const char* what, bool trains) {
+    return slots.add({name + what, full, Born::kInputGradient, last_reader_if(trains),
                       [width = rows.width](const BatchShape& /*batch*/) { return Shape{width}; }});
   };
   const bool has_mean = config.norm == NormKind::kLayerNorm;
   weight_ = add_parameter(".weight", zero_centred_ ? 0.0 : 1.0);
   if (has_mean) bias_ = add_parameter(".bias", 0.0);
+  trains_weight_ = table.trains(weight_);
+  trains_bias_ = table.trains(bias_);
   if (has_mean) mean_ = add_statistic(".mean");
   rstd_ = add_statistic(".rstd");
-  dweight_ = add_sum(".dweight");
-  if (has_mean) dbias_ = add_sum(".dbias");
+  dweight_ = add_sum(".dweight", trains_weight_);
+  if (has_mean) dbias_ = add_sum(".dbias", trains_bias_);
 }
 
 Norm::Statistics Norm::statistics(const Saved& saved) const {
@@ -93,8 +95,8 @@ void Norm::backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const 
 }
 
 void Norm::backward_weight(Pass& pass, const Saved& saved, const Gradients& gradients) const {
-  gradients.add(pass.ops, {weight_}, saved[dweight_]);
-  if (has_mean()) gradients.add(pass.ops, {bias_}, saved[dbias_]);
+  if (trains_weight_) gradients.add(pass.ops, {weight_}, saved[dweight_]);
+  if (trains_bias_) gradients.add(pass.ops, {bias_}, saved[dbias_]);
 }
 
 }  // namespace phalanx::nn

@@ -32,7 +32,8 @@ class Norm {
   };
 
   // Parameters NAME.weight [width], ones (zeros if zero-centred), and for layer normalisation
-  // NAME.bias [width], zeros. Saved: the statistics and this microbatch's sums.
+  // NAME.bias [width], zeros. Saved: the statistics and this microbatch's sums, which the input
+  // pass computes for a frozen norm too.
   Norm(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
        const TransformerConfig& config, const Rows& rows);
   // For rows of the residual stream.
@@ -62,11 +63,15 @@ class Norm {
   void backward_input(Pass& pass, const Tensor& dx, const Tensor& dy, const Tensor& x,
                       const Tensor& residual, const Statistics& of_rows, const Sums& sums) const;
 
+  bool trains() const { return trains_weight_ || trains_bias_; }
+
  private:
   bool has_mean() const { return bias_ >= 0; }
 
   bool zero_centred_;
   double epsilon_;
+  bool trains_weight_ = true;
+  bool trains_bias_ = false;
   ParamId weight_;
   SavedId rstd_, dweight_;
   // -1: root-mean-square normalisation.

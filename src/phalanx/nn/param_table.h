@@ -3,6 +3,8 @@
 // they are built and keep the ids.
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,12 +30,18 @@ class ParamTable {
     int chunk = 0;  // of the unit
   };
 
+  // Parameters that are added from now on and whose name fulfils this are not trainable.
+  void freeze(std::function<bool(const std::string&)> is_frozen) {
+    PHALANX_CHECK(specs_.empty(), "parameters in front of the choice of frozen ones");
+    is_frozen_ = std::move(is_frozen);
+  }
   // Later parameters belong to the rank's next chunk. Without a call the table is one chunk.
   void begin_chunk() {
     PHALANX_CHECK(begun_ > 0 || specs_.empty(), "parameters in front of the first chunk");
     ++begun_;
   }
   ParamId add(ParamSpec spec) {
+    if (is_frozen_ && is_frozen_(spec.name)) spec.trainable = false;
     specs_.push_back(std::move(spec));
     chunks_.push_back(num_chunks() - 1);
     return static_cast<ParamId>(specs_.size()) - 1;
@@ -73,12 +81,15 @@ class ParamTable {
   const std::vector<ConstantSpec>& constants() const { return constants_; }
   const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<std::size_t>(id)]; }
   const std::vector<ParamSpec>& specs() const { return specs_; }
+  // Whether the parameter has a gradient; false for -1, a parameter that a layer does not have.
+  bool trains(ParamId id) const { return id >= 0 && (*this)[id].trainable; }
   ParamId size() const { return static_cast<ParamId>(specs_.size()); }
   // The chunk of this rank that a parameter belongs to.
   int chunk(ParamId id) const { return chunks_[static_cast<std::size_t>(id)]; }
   int num_chunks() const { return begun_ > 0 ? begun_ : 1; }
 
  private:
+  std::function<bool(const std::string&)> is_frozen_;  // none: every parameter is trained
   std::vector<ParamSpec> specs_;
   std::vector<int> chunks_;  // by ParamId
   std::vector<Role> roles_;

@@ -19,8 +19,9 @@ Tensor RegionEntry::forward(Pass& pass, const Tensor& x, const Saved& saved) con
   return rows;
 }
 
-RegionEntry::Entering RegionEntry::enter_again(Pass& pass, const Tensor& x,
+RegionEntry::Entering RegionEntry::enter_again(Pass& pass, const RegionBody& body, const Tensor& x,
                                                const Saved& saved) const {
+  if (!body.entry_trains()) return {};
   if (is_stream()) return {.rows = x, .work = {}};
   const Tensor rows = pass.scratch_rows(config_.dtype, config_.hidden);
   if (norm_) {
@@ -56,7 +57,7 @@ void RegionEntry::backward_weight(BodyCall& call, const RegionBody& body, const 
                                   const Gradients& gradients) const {
   body.exit_weight_gradient(call, gradients);
   const WorkspaceScope scope(call.pass.ops.workspace);
-  const Entering again = enter_again(call.pass, x, call.saved);
+  const Entering again = enter_again(call.pass, body, x, call.saved);
   call.pass.finish(again.work);
   body.entry_weight_gradient(call, again.rows, gradients);
   if (norm_) norm_->backward_weight(call.pass, call.saved, gradients);
@@ -67,7 +68,7 @@ void RegionEntry::backward(BodyCall& call, const RegionBody& body, const Tensor&
                            const Gradients& gradients) const {
   Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
-  const Entering again = enter_again(pass, x, call.saved);
+  const Entering again = enter_again(pass, body, x, call.saved);
   const Tensor dentered = pass.scratch_rows(config_.dtype, config_.hidden);
   body.entry_input_gradient(call, dentered);
   const Work reducing = pass.region.leave(pass.ops, dentered);

@@ -29,9 +29,12 @@ struct BodyCall {
 class RegionBody {
  public:
   virtual ~RegionBody() = default;
+  // Whether entry_weight_gradient() reads the entered rows: the first linear's weight is trained.
+  virtual bool entry_trains() const { return true; }
   // The gradients of the first linear. dentered [s, b, h] is this rank's partial sum over its
   // features; `entered` are the linear's recomputed input rows.
   virtual void entry_input_gradient(BodyCall& call, const Tensor& dentered) const = 0;
+  // `entered` is absent unless entry_trains().
   virtual void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                      const Gradients& gradients) const = 0;
   // The weight gradients of all other linears, which do not read the entered rows.
@@ -58,12 +61,13 @@ class RegionEntry {
                 const Tensor& residual, const Gradients& gradients) const;
 
  private:
-  // The region's rows as in forward; complete when `work` is done.
+  // The region's rows as in forward, if the body reads them; complete when `work` is done.
   struct Entering {
     Tensor rows;
     Work work;
   };
-  Entering enter_again(Pass& pass, const Tensor& x, const Saved& saved) const;
+  Entering enter_again(Pass& pass, const RegionBody& body, const Tensor& x,
+                       const Saved& saved) const;
   void to_stream(BodyCall& call, const Tensor& dx, const Tensor& dentered, const Tensor& x,
                  const Tensor& residual) const;
 

@@ -22,10 +22,11 @@ RelativeBias::RelativeBias(ParamTable& table, std::vector<ParamId>& owned, Saved
                            std::int64_t layer, const TransformerConfig& config)
     : config_(config),
       table_(table.add_shared(bias_table(config), {.order = static_cast<int>(layer)})),
+      trains_(table.trains(table_.id)),
       dtable_(slots.add({.name = "relative bias gradient",
                          .dtype = full_precision(config.dtype),
                          .born = Born::kInputGradient,
-                         .last_reader = LastReader::kWeightGradient,
+                         .last_reader = last_reader_if(trains_),
                          .shape = [extents = Shape{config.relative_buckets->count, config.heads}](
                                       const BatchShape& /*batch*/) { return extents; }})) {
   owned.push_back(table_.id);
@@ -53,7 +54,9 @@ Tensor RelativeBias::zeros(Pass& pass, std::int64_t queries, std::int64_t keys) 
 }
 
 void RelativeBias::backward_input(Pass& pass, const Tensor& dbias, const Saved& saved) const {
+  // Of a frozen table too: nobody reads it, and the slot has no garbage for who looks for NaN.
   ops::fill(pass.ops, {.x = saved[dtable_], .value = 0.0});
+  if (!trains_) return;
   ops::relative_bias_backward(pass.ops, {.dtable = saved[dtable_],
                                          .dbias = dbias,
                                          .buckets = *config_.relative_buckets,
@@ -62,7 +65,7 @@ void RelativeBias::backward_input(Pass& pass, const Tensor& dbias, const Saved& 
 
 void RelativeBias::backward_weight(Pass& pass, const Saved& saved,
                                    const Gradients& gradients) const {
-  gradients.add(pass.ops, table_, saved[dtable_]);
+  if (trains_) gradients.add(pass.ops, table_, saved[dtable_]);
 }
 
 }  // namespace phalanx::nn

@@ -36,6 +36,7 @@ class RelativeBias {
 
   const TransformerConfig config_;
   ParamUse table_;
+  bool trains_ = true;
   SavedId dtable_;
 };
 

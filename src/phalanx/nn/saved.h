@@ -46,6 +46,10 @@ struct BatchShapes {
 
 enum class Born : std::uint8_t { kForward, kInputGradient };
 enum class LastReader : std::uint8_t { kForward, kInputGradient, kWeightGradient };
+// The last reader of what both backward passes read, the weight pass only if there is one.
+constexpr LastReader last_reader_if(bool has_weight_pass) {
+  return has_weight_pass ? LastReader::kWeightGradient : LastReader::kInputGradient;
+}
 
 struct SavedSlot {
   std::string name;
@@ -83,6 +87,10 @@ class SavedSlots {
     return add({std::move(name), dtype, born, last, [width](const BatchShape& batch) {
                   return Shape{batch.stream_sequence(), batch.micro_batch, width};
                 }});
+  }
+  // Of a slot that was added before its readers were known.
+  void set_last_reader(SavedId id, LastReader last) {
+    slots_[static_cast<std::size_t>(id)].last_reader = last;
   }
   const std::vector<SavedSlot>& slots() const { return slots_; }
 

@@ -52,12 +52,13 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
                                        Born::kForward, LastReader::kInputGradient)
                       : -1),
       dqkv_output_(slots.add_rows("qkv gradient", config.dtype, config.local_qkv_width(),
-                                  Born::kInputGradient, LastReader::kWeightGradient)),
+                                  Born::kInputGradient, last_reader_if(qkv_.trains()))),
       core_(slots, layer,
             {.dropout = DropoutPlace::kAttention,
              .causal = config.causal,
              .documents = config.mask_documents,
-             .window = config.causal ? config.window_of(layer) : 0},
+             .window = config.causal ? config.window_of(layer) : 0,
+             .trains_projection = projection_.trains_weight()},
             config) {
   if (config.context.is_parallel()) across_.emplace(slots, layer, config);
   if (config.qk_norm) {

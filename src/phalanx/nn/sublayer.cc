@@ -12,7 +12,7 @@ Sublayer::Sublayer(const Norm& norm, std::unique_ptr<SublayerBody> body, SavedSl
       post_norm_(config.norm_place == NormPlace::kPost ? std::optional(norm) : std::nullopt),
       body_(std::move(body)),
       exit_gradient_(slots.add_rows(name + " gradient", config.dtype, config.hidden,
-                                    Born::kInputGradient, LastReader::kWeightGradient)) {
+                                    Born::kInputGradient, last_reader_if(body_->exit_trains()))) {
   if (!is_post()) return;
   PHALANX_CHECK(config.stream_dtype() == config.dtype, "post-norm layers with an fp32 residual");
   sum_ = slots.add_stream(name + " and residual", config.dtype, config.hidden, Born::kForward,

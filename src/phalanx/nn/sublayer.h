@@ -23,6 +23,8 @@ class SublayerBody : public RegionBody {
   // Computes, from call.exit_gradient, the output gradient of the first linear and saves it.
   virtual void backward_to_entry(BodyCall& call) const = 0;
 
+  // Whether a weight gradient reads the output gradient of the last linear.
+  virtual bool exit_trains() const = 0;
   // The bias of the last linear; -1: it has none.
   virtual ParamId exit_bias() const = 0;
   virtual DropoutPlace exit_dropout() const = 0;
@@ -42,6 +44,8 @@ class Sublayer {
   // Both; weight gradients are computed while the messages of the input gradient are sent.
   void backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
                 const Gradients& gradients) const;
+  // The last pass that reads x.
+  LastReader input_last_reader() const { return last_reader_if(body_->entry_trains()); }
 
  private:
   bool is_post() const { return post_norm_.has_value(); }

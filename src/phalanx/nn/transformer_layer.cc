@@ -33,6 +33,11 @@ TransformerLayer::TransformerLayer(ParamTable& table, std::int64_t layer, std::i
     add_between("cross attention output");
   }
   sublayers_.push_back(mlp_sublayer(table, parameters_, slots_, prefix, layer, config));
+  for (std::size_t i = 0; i < between_.size(); ++i) {
+    slots_.set_last_reader(between_[i], sublayers_[i + 1].input_last_reader());
+  }
+  // Cross attention's weights read the encoder's output.
+  if (!reads_encoder_) input_last_reader_ = sublayers_.front().input_last_reader();
   inputs_ = {{.name = "hidden states",
               .dtype = config.stream_dtype(),
               .width = config.hidden,

@@ -75,6 +75,7 @@ VocabularyProjection::VocabularyProjection(ParamTable& table, std::vector<ParamI
       options_(options),
       columns_(options.padded_vocabulary / config.tensor.size),
       weight_(output_parameter(table, options, config)),
+      trains_weight_(table.trains(weight_.id)),
       dlogits_(slots.add_rows("logit gradient", config.dtype, columns_, Born::kForward,
                               LastReader::kWeightGradient)) {
   owned.push_back(weight_.id);
@@ -83,6 +84,7 @@ VocabularyProjection::VocabularyProjection(ParamTable& table, std::vector<ParamI
                                       {}, config.tensor.rank, config.tensor.size,
                                       options.padded_vocabulary));
   owned.push_back(bias_);
+  trains_bias_ = table.trains(bias_);
 }
 
 void VocabularyProjection::scale_rows(Pass& pass, const Tensor& rows) const {
@@ -187,17 +189,24 @@ void VocabularyProjection::entry_input_gradient(BodyCall& call, const Tensor& de
 void VocabularyProjection::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                                  const Gradients& gradients) const {
   const Tensor dlogits = call.saved[dlogits_].rows();
+  if (!trains_weight_) {
+    if (!trains_bias_) return;
+    ops::bias_gradient(
+        call.pass.ops,
+        {.dbias = gradients[bias_], .dy = dlogits, .accumulate = gradients.is_written(bias_)});
+    return gradients.mark_written(bias_);
+  }
   scale_rows(call.pass, entered.rows());
   const bool adds = gradients.is_written(weight_);
-  PHALANX_CHECK(bias_ < 0 || adds == gradients.is_written(bias_),
+  PHALANX_CHECK(!trains_bias_ || adds == gradients.is_written(bias_),
                 "{}: a weight and its bias are of one pass", options_.name);
   gradients.mark_written(weight_);
-  if (bias_ >= 0) gradients.mark_written(bias_);
+  if (trains_bias_) gradients.mark_written(bias_);
   ops::linear_weight_gradient(call.pass.ops, {.dweight = gradients[weight_],
                                               .dy = dlogits,
                                               .x = entered.rows(),
                                               .accumulate = adds,
-                                              .dbias = bias_ >= 0 ? gradients[bias_] : Tensor{}});
+                                              .dbias = trains_bias_ ? gradients[bias_] : Tensor{}});
 }
 
 }  // namespace phalanx::nn

@@ -52,6 +52,7 @@ class VocabularyProjection final : public RegionBody {
   void losses(Pass& pass, const Tensor& entered, const Saved& saved, const Tensor& row_losses = {},
               const Tensor& last_logits = {}) const;
   void entry_input_gradient(BodyCall& call, const Tensor& dentered) const override;
+  bool entry_trains() const override { return trains_weight_; }
   void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
 
@@ -69,6 +70,8 @@ class VocabularyProjection final : public RegionBody {
   std::int64_t columns_;  // of this rank, padding included
   ParamUse weight_;
   ParamId bias_ = -1;
+  bool trains_weight_ = true;
+  bool trains_bias_ = false;
   SavedId dlogits_;
 };
 

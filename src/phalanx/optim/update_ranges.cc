@@ -42,11 +42,12 @@ UpdateRanges::UpdateRanges(const StateLayout& states, Arena& arena) : states_(&s
 // Every parameter's place among blocks(); parameters that another stage sums have none.
 void UpdateRanges::add_parameters(std::vector<std::int64_t>& first_blocks) {
   for (ParamId id = 0; id < states_->table().size(); ++id) {
+    first_blocks.push_back(blocks_);
+    if (!states_->table().trains(id)) continue;
     const auto i = static_cast<std::size_t>(id);
     const std::int64_t lead = states_->flat().offsets[i] % ops::kSumBlock;
     const std::int64_t count =
         states_->is_summed_by_stage(id) ? ops::sum_blocks(lead, states_->summed_elements(id)) : 0;
-    first_blocks.push_back(blocks_);
     if (states_->counts(id) && count > 0) {
       totals_.push_back({.begin = blocks_, .count = count, .group = states_->places().global[i]});
     }

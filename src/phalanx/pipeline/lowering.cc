@@ -21,13 +21,14 @@ constexpr std::size_t kPassesWorthThreads = 100'000;
 // The messages between passes.
 class Messages {
  public:
-  explicit Messages(const Placement& placement) : placement_(placement) {}
+  explicit Messages(const Schedule& schedule)
+      : placement_(schedule.placement), first_trained_stage_(schedule.first_trained_stage) {}
 
   // The message after a pass: a send, or a hand-over within its rank.
   std::optional<Action> outgoing(int rank, const Action& pass) const {
     const int stage = placement_.stage(rank, pass.chunk);
     const int reader = stage + (pass.kind == ActionKind::kForward ? 1 : -1);
-    if (pass.kind == ActionKind::kBackwardWeight || !exists(reader)) return std::nullopt;
+    if (!exists(reader) || !is_sent(pass, reader)) return std::nullopt;
     const int direction = placement_.direction(pass.chunk);
     const int peer = placement_.rank(reader, direction);
     const bool local = peer == rank;
@@ -43,7 +44,7 @@ class Messages {
   std::optional<Action> incoming(int rank, const Action& pass) const {
     const int stage = placement_.stage(rank, pass.chunk);
     const int source = stage - (pass.kind == ActionKind::kForward ? 1 : -1);
-    if (pass.kind == ActionKind::kBackwardWeight || !exists(source)) return std::nullopt;
+    if (!exists(source) || !is_sent(pass, stage)) return std::nullopt;
     const int direction = placement_.direction(pass.chunk);
     const int peer = placement_.rank(source, direction);
     if (peer == rank) return std::nullopt;
@@ -86,9 +87,15 @@ class Messages {
     return pass.kind == ActionKind::kForward ? Payload::kActivation : Payload::kGradient;
   }
   bool exists(int stage) const { return stage >= 0 && stage < placement_.stages(); }
+  // Whether a pass has a result for the reader's stage.
+  bool is_sent(const Action& pass, int reader) const {
+    if (pass.kind == ActionKind::kForward) return true;
+    return pass.kind != ActionKind::kBackwardWeight && reader >= first_trained_stage_;
+  }
   int key(int stage, int direction) const { return stage + direction * placement_.stages(); }
 
   const Placement& placement_;
+  int first_trained_stage_;
 };
 
 // An end of a message in a rank's list.
@@ -116,7 +123,7 @@ using PassTimes = std::vector<std::vector<PassTime>>;
 
 // Nothing if a pass whose result is sent takes no time: times would not order the two.
 std::optional<PassTimes> times_of(const Schedule& schedule, const Costs& costs) {
-  const Messages messages(schedule.placement);
+  const Messages messages(schedule);
   PassTimes times(schedule.ranks.size());
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
     times[rank].reserve(schedule.ranks[rank].size());
@@ -250,7 +257,7 @@ Program program_with(const Schedule& schedule, std::vector<Action> actions) {
 }  // namespace
 
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
-  const Messages messages(schedule.placement);
+  const Messages messages(schedule);
   std::optional<PassTimes> times = times_of(schedule, costs);
   // The order is safe with any times.
   if (!times) times = times_of(schedule, Costs{});
@@ -268,7 +275,7 @@ std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
 }
 
 std::vector<Program> lower_at_consumer(const Schedule& schedule) {
-  const Messages messages(schedule.placement);
+  const Messages messages(schedule);
   std::vector<Program> programs;
   for (int rank = 0; rank < schedule.placement.ranks(); ++rank) {
     ProgramWriter program;

@@ -36,6 +36,17 @@ TEST(Lower, BothEndsOfAMessageWhenItIsMade) {
             "B2.0 send grad 2.0 to 0 reduce.0 sent grad 1.0 to 0 sent grad 2.0 to 0 step gather");
 }
 
+// Their passes stay where they are.
+TEST(Lower, SendsNoGradientToStagesThatTrainNothing) {
+  Schedule schedule = schedule_of("1f1b", 3, 1);
+  schedule.first_trained_stage = 1;
+  EXPECT_EQ(lowered(schedule, 0),
+            "F0.0 send act 0.0 to 1 B0.0 reduce.0 sent act 0.0 to 1 step gather");
+  EXPECT_EQ(lowered(schedule, 1),
+            "receive act 0.0 from 0 F0.0 send act 0.0 to 2 receive grad 0.0 from 2 "
+            "B0.0 reduce.0 sent act 0.0 to 2 step gather");
+}
+
 TEST(Lower, CostsDecideWhereReceivesStand) {
   const Schedule schedule = schedule_of("gpipe", 2, 3);
   EXPECT_THAT(lowered(schedule, 1),

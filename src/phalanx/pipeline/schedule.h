@@ -34,7 +34,10 @@ struct Schedule {
   UpdateRule update = UpdateRule::kFlush;
   int microbatches_per_update = 1;  // of the stream; kFlush: all
   int split = 0;                    // the first rank of a decoder; 0: one stack
-  ActionLists ranks;                // no messages
+  // Stages in front of this one train nothing: their backward passes do nothing, and no gradient is
+  // sent to them.
+  int first_trained_stage = 0;
+  ActionLists ranks;  // no messages
 
   int microbatches_of(int direction) const {
     return (microbatches + placement.directions() - 1 - direction) / placement.directions();

@@ -13,6 +13,7 @@
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -233,6 +234,9 @@ Json model_json(const RunPlan& plan) {
                {"sequence_length", c.data.seq_length},
                {"dtype", name_of(plan.model->transformer().dtype)},
                {"losses", loss_names(plan)}};
+  if (plan.trained_parameters != plan.model_parameters) {
+    json["trained_parameters"] = plan.trained_parameters;
+  }
   if (has_decoder(c.model)) {
     json["decoder_layers"] = c.model.decoder_num_layers;
     json["decoder_sequence_length"] = c.data.decoder_seq_length;
@@ -290,9 +294,11 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
                .model = make_model(config, vocabulary),
                .kernels = kernels,
                .model_parameters = 0,
+               .trained_parameters = 0,
                .groups = {},
                .disk = {}};
   plan.model_parameters = plan.model->parameters();
+  plan.trained_parameters = trained_share(config.optimizer, *plan.model).parameters;
   plan.groups = plan_ranks(config, *plan.model, programs, kernels);
   plan.disk = disk_of(plan);
   plan.save = save_plan(config, *plan.model, plan.groups);
@@ -330,8 +336,12 @@ std::string to_text(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
   const BatchSchedule batches = batch_schedule(c);
   std::string text = model_text(plan);
-  text += fmt::format("{} parameters; {:.4g} floating-point operations a step\n",
-                      format_count(plan.model_parameters), flops_per_step(plan));
+  const std::string trained =
+      plan.trained_parameters == plan.model_parameters
+          ? ""
+          : fmt::format(", of which {} are trained", format_count(plan.trained_parameters));
+  text += fmt::format("{} parameters{}; {:.4g} floating-point operations a step\n",
+                      format_count(plan.model_parameters), trained, flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {}\n",

@@ -9,6 +9,7 @@
 #include "phalanx/optim/optimizer_rule.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/disk_rates.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -19,9 +20,9 @@ bool writes_parts(const RunConfig& run) { return run.ckpt_fully_parallel_save ||
 
 // Of one element of a parameter. In parts, a weight that is its main parameter, rounded, is left
 // out.
-std::int64_t bytes_of_element(const TrainConfig& c, DType dtype) {
+std::int64_t bytes_of_element(const TrainConfig& c, DType dtype, bool is_trained) {
   const std::int64_t weight = size_of(dtype);
-  if (c.run.no_save_optim) return weight;
+  if (c.run.no_save_optim || !is_trained) return weight;
   const bool has_mains = c.model.bf16 || c.model.fp16;
   const std::int64_t full = size_of(nn::full_precision(dtype));
   const std::int64_t states = std::ssize(state_names(optimizer_settings(c.optimizer).rule));
@@ -36,27 +37,37 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
                    std::span<const RankPlan> groups) {
   SavePlan plan;
   nn::ParamTable table;
+  table.freeze(frozen_parameters(config.optimizer));
   model.build_chunk(model.whole(), table);
   std::int64_t elements = 0;
+  std::int64_t frozen_bytes = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t count = table[id].global_shape.count();
+    const std::int64_t bytes =
+        count * bytes_of_element(config, table[id].dtype, table[id].trainable);
     elements += count;
-    plan.bytes += count * bytes_of_element(config, table[id].dtype);
+    plan.bytes += bytes;
+    if (!table[id].trainable) frozen_bytes += bytes;
   }
   if (!writes_parts(config.run)) {
     plan.largest_part = plan.bytes;
     plan.host_bytes = plan.bytes;
   } else {
-    const double per_element = static_cast<double>(plan.bytes) / static_cast<double>(elements);
+    const auto per_element = [&](std::int64_t bytes) {
+      return static_cast<double>(bytes) / static_cast<double>(elements);
+    };
     std::map<int, double> of_hosts;
     const auto ranks_of_host = static_cast<int>(ranks_on_machine(config.layout));
     double largest = 0;
     for (const RankPlan& group : groups) {
-      // The ranks of a place share what it has.
-      const double part = static_cast<double>(group.memory.model_parameters) * per_element /
+      // The ranks of a place share what it has; the first one writes what is not trained.
+      const auto held = static_cast<double>(group.memory.model_parameters);
+      const double part = held * per_element(plan.bytes - frozen_bytes) /
                           static_cast<double>(data_and_context_size(config.layout));
-      largest = std::max(largest, part);
+      const double of_first = held * per_element(frozen_bytes);
+      largest = std::max(largest, part + of_first);
       for (const int rank : group.ranks) of_hosts[rank / ranks_of_host] += part;
+      of_hosts[group.ranks.front() / ranks_of_host] += of_first;
     }
     const auto bytes = [&](double number) {
       return std::min(plan.bytes, static_cast<std::int64_t>(number));

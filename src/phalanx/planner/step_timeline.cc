@@ -32,6 +32,7 @@ class TimelineRows {
       const auto own = static_cast<int>(rows.size());
       rows.push_back({unit->name(), true});
       for (const ParamId id : unit->parameters()) {
+        if (!table.trains(id)) continue;
         int& row = of_group_[static_cast<std::size_t>(states.group(id))];
         if (!has_groups || row >= 0) continue;
         row = own;

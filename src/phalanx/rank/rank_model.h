@@ -3,8 +3,10 @@
 // in one table, and where these are in the whole model.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "phalanx/data_parallel/model_places.h"
@@ -13,18 +15,24 @@
 
 namespace phalanx {
 
+// Whether a parameter of this name is not trained; empty: all are.
+using IsFrozen = std::function<bool(const std::string& name)>;
+
 // The whole model as one table, its stages in order; all ranks of a pipeline have the same.
 struct WholeModel {
   // `model` is the part of one place in the tensor-parallel group, cut into these stages.
-  WholeModel(const Model& model, const Placement& placement, std::vector<StageRange> ranges);
+  WholeModel(const Model& model, const Placement& placement, std::vector<StageRange> ranges,
+             IsFrozen frozen = {});
   WholeModel(const WholeModel&) = delete;
   WholeModel& operator=(const WholeModel&) = delete;
 
   std::vector<StageRange> stages;
+  IsFrozen is_frozen;
   nn::ParamTable table;
   std::vector<SharedParameter> shared;
   PlacesByName places;
-  int most_holders = 1;  // tensor-parallel neighbours that have one box of a parameter
+  int most_holders = 1;         // tensor-parallel neighbours that have one box of a parameter
+  int first_trained_stage = 0;  // stages in front of it have no backward passes
 };
 
 // Whole models by place in the tensor-parallel group. Each is made at its first use.

@@ -7,6 +7,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/families/family.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -22,7 +23,10 @@ std::shared_ptr<const WholeModel> whole_model(const TrainConfig& config, const M
                                               const Placement& placement, int tensor_rank,
                                               WholeModels* known) {
   const auto make = [&] {
-    return std::make_shared<const WholeModel>(model, placement, model_stages(config, placement));
+    auto made = std::make_shared<const WholeModel>(
+        model, placement, model_stages(config, placement), frozen_parameters(config.optimizer));
+    check_trained_parameters(config.optimizer, made->table);
+    return made;
   };
   if (known == nullptr) return make();
   std::shared_ptr<const WholeModel>& whole = (*known)[tensor_rank];
@@ -213,7 +217,8 @@ std::vector<UnitOrder> RankStates::unit_orders() const {
     for (int u = 0; u < chunk.num_units(); ++u) {
       recomputed_until.push_back(chunk.recomputed_until(u));
     }
-    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups()));
+    orders.push_back(unit_order(chunk.units(), recomputed_until, parameters_->states().groups(),
+                                chunk.first_backward()));
   }
   return orders;
 }
@@ -256,6 +261,17 @@ void RankStates::begin_passes(Context& context, int last_microbatch) const {
 void RankStates::observe_with(StateObserver* observer) const {
   data_parallel_->observe_with(observer);
   if (gathers_) gathers_->observe_with(observer);
+}
+
+std::vector<std::pair<ParamId, Communicator*>> RankStates::shared_parameters() const {
+  std::vector<std::pair<ParamId, Communicator*>> found;
+  for (std::size_t p = 0; p < shared_.size(); ++p) {
+    const auto& specs = model_.table.specs();
+    const auto spec = std::ranges::find(specs, model_.whole->shared[p].name, &ParamSpec::name);
+    if (spec == specs.end()) continue;
+    found.emplace_back(static_cast<ParamId>(spec - specs.begin()), shared_[p].get());
+  }
+  return found;
 }
 
 void RankStates::draw_weights(Context& context) const {

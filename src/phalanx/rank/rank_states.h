@@ -59,10 +59,9 @@ class RankStates {
   // Draws the weights; they are the same under every layout.
   void draw_weights(Context& context) const;
 
-  // The group of pipeline ranks that have the shared parameter; null: only this rank has it.
-  Communicator* holders_of(const SharedSum& sum) const {
-    return shared_[static_cast<std::size_t>(sum.parameter)].get();
-  }
+  // The shared parameters that this rank has, trained or not, in the model's order, each with the
+  // group of pipeline ranks that have it; null: only this rank has it.
+  std::vector<std::pair<ParamId, Communicator*>> shared_parameters() const;
   Communicator* box_holders() const { return box_holders_.get(); }
   Communicator* replicas() const { return sharding_.replicas.get(); }
 

@@ -58,6 +58,10 @@ std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
       add_column(kMain, 0, *parameters.accesses(true, false)[0].column);
     }
   }
+  for (const auto& [segment, boxes] : frozen_pieces(states)) {
+    add({.column = kWeight, .segment = segment, .boxes = boxes, .local = {}}, nullptr,
+        [&](const Segment& s) { return parameters.weight(s); });
+  }
   std::vector<SavedTile> in_order;
   for (auto& [number, tile] : tiles) in_order.push_back(std::move(tile));
   return in_order;
@@ -74,11 +78,12 @@ std::int64_t most_saved_bytes(const Rank& rank, bool with_optimizer) {
     columns += (moments + (parameters.has_main_parameters() ? 1 : 0)) *
                size_of(nn::full_precision(storage));
   }
-  std::vector<std::int64_t> elements(static_cast<std::size_t>(states.copies()));
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(states.copies()));
   for (std::size_t t = 0; t < states.tiles().size(); ++t) {
-    elements[t % elements.size()] += states.tiles()[t].local.count;
+    bytes[t % bytes.size()] += states.tiles()[t].local.count * columns;
   }
-  return std::ranges::max(elements) * columns;
+  for (const Segment& segment : states.frozen()) bytes[0] += segment.count * size_of(storage);
+  return std::ranges::max(bytes);
 }
 
 }  // namespace phalanx

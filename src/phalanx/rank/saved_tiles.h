@@ -26,14 +26,14 @@ struct SavedRange {
 };
 
 struct SavedTile {
-  int tile = 0;
+  int tile = 0;  // of the shard; a weight that is not trained has a number behind these
   std::vector<SavedRange> ranges;  // never empty
 
   std::int64_t bytes() const;
   bool in_file() const;  // any of it
 };
 
-// Whether weights are saved: not where main parameters are, from which they are rounded.
+// Whether trained weights are saved: not where main parameters are, from which they are rounded.
 bool saves_weights(const Rank& rank, bool with_optimizer);
 
 // The rank must outlive them.

@@ -4,10 +4,13 @@
 #include <set>
 
 #include "phalanx/base/error.h"
+#include "phalanx/families/family.h"
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/message_verifier.h"
 #include "phalanx/pipeline/verifier.h"
+#include "phalanx/rank/rank_model.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -21,6 +24,15 @@ PipelinePrograms lowered(Schedule schedule) {
   return {std::move(schedule), std::move(programs)};
 }
 
+// The first stage that trains a parameter. Names do not depend on the vocabulary.
+int first_trained_stage(const TrainConfig& config, const Placement& placement) {
+  const auto is_frozen = frozen_parameters(config.optimizer);
+  if (!is_frozen) return 0;
+  const auto model = make_model(config, std::max<std::int64_t>(config.model.model_vocab_size, 1));
+  return WholeModel(*model, placement, model_stages(config, placement), is_frozen)
+      .first_trained_stage;
+}
+
 PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize& size) {
   Schedule schedule =
       make_schedule(config.layout.pipeline_schedule,
@@ -29,6 +41,7 @@ PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize&
     throw ConfigError("--pipeline-schedule {} cannot be trained with: {}",
                       config.layout.pipeline_schedule, *obstacle);
   }
+  schedule.first_trained_stage = first_trained_stage(config, schedule.placement);
   return lowered(std::move(schedule));
 }
 

@@ -60,6 +60,10 @@ std::int64_t snapshot_bytes(const TrainConfig& config, const Rank& rank) {
     bytes += piece.segment.count * (states * size_of(full) + (has_weights ? size_of(dtype) : 0));
     count += states + 1;
   }
+  for (const Piece& piece : frozen_pieces(parameters.states())) {
+    bytes += piece.segment.count * size_of(rank.table()[piece.segment.id].dtype);
+    ++count;
+  }
   constexpr std::int64_t kIndexOfPiece = 256;
   constexpr std::int64_t kBesides = std::int64_t{1} << 20;
   return 2 * (bytes + count * kIndexOfPiece + kBesides);

@@ -186,6 +186,7 @@ void resolve(TrainConfig& config, bool for_training) {
     check_context_parallelism(config, faults);
     faults.hold([&] { resolve_recomputation(config); });
     faults.hold([&] { resolve_pipeline(config); });
+    faults.hold([&] { check_frozen(config); });
   }
   if (has_batch && faults.hold([&] { check_length(config, for_training); }) && has_decay) {
     faults.hold([&] { check_learning_rate(config); });

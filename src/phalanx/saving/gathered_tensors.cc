@@ -62,13 +62,15 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
                                                    Writers writers) {
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
-  const std::vector<Piece> written = pieces(states, writers);
+  const std::vector<Piece> of_shard = pieces(states, writers);
+  const std::vector<Piece> frozen = frozen_pieces(states);
   std::vector<ContributedTensor> tensors;
   // A tensor for each parameter of the model, with the pieces that this rank writes.
   const auto add = [&](std::string_view prefix, bool is_weight, const TileFile* file,
                        const std::function<Tensor(const Segment&)>& in_memory) {
     std::map<std::string_view, std::size_t> places;
     for (const ParamSpec& whole : rank.whole_table().specs()) {
+      if (!is_weight && !whole.trainable) continue;
       places[whole.name] = tensors.size();
       const DType dtype = is_weight ? whole.dtype : nn::full_precision(whole.dtype);
       tensors.push_back({{std::string(prefix) + whole.name, dtype, whole.global_shape}, {}});
@@ -83,6 +85,8 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
       tensor.parts.back().boxes = whole_weight_boxes(states, id);
       tensor.parts.back().memory = &rank.host_pieces();
     }
+    std::vector<Piece> written = of_shard;
+    if (is_weight) written.insert(written.end(), frozen.begin(), frozen.end());
     for (const auto& [segment, boxes] : written) {
       if (is_whole(segment.id)) continue;
       const ParamSpec& spec = rank.table()[segment.id];

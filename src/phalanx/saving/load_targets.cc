@@ -39,7 +39,7 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
                       const InMemory& in_memory) {
   std::map<std::string_view, const Manifest::Entry*> entries;  // by parameter
   for (const ParamSpec& spec : rank_.whole_table().specs()) {
-    if (absent_.contains(spec.name)) continue;
+    if (absent_.contains(spec.name) || (!is_weight && !spec.trainable)) continue;
     GlobalTensor asked{.name = std::string(read_prefix) + spec.name,
                        .global_shape = spec.global_shape,
                        .local = {},
@@ -53,7 +53,9 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
     }
   }
   const StateLayout& states = rank_.parameters().states();
-  for (const Segment& segment : states.segments()) {
+  std::vector<Segment> segments = states.segments();
+  if (is_weight) segments.insert(segments.end(), states.frozen().begin(), states.frozen().end());
+  for (const Segment& segment : segments) {
     const ParamSpec& spec = rank_.table()[segment.id];
     if (absent_.contains(spec.name)) continue;
     const bool is_in_file = file != nullptr && file->has(segment.tile);
@@ -77,11 +79,14 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
 std::vector<NeededBox> LoadTargets::needs() const {
   std::vector<NeededBox> needs;
   const nn::ParamTable& table = rank_.table();
-  for (const Segment& segment : rank_.parameters().states().segments()) {
-    const ParamSpec& spec = table[segment.id];
-    if (absent_.contains(spec.name)) continue;
-    for (const ParamBox& box : boxes_of_range(spec, segment.begin, segment.count)) {
-      needs.push_back({numbers_.at(spec.name), global_box(box)});
+  const StateLayout& states = rank_.parameters().states();
+  for (const auto* segments : {&states.segments(), &states.frozen()}) {
+    for (const Segment& segment : *segments) {
+      const ParamSpec& spec = table[segment.id];
+      if (absent_.contains(spec.name)) continue;
+      for (const ParamBox& box : boxes_of_range(spec, segment.begin, segment.count)) {
+        needs.push_back({numbers_.at(spec.name), global_box(box)});
+      }
     }
   }
   return needs;

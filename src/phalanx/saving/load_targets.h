@@ -1,6 +1,7 @@
 #pragma once
 // What a rank fills from a checkpoint: its own part of weights, main parameters and optimizer
-// states, in memory or in files. Other ranks' weights are gathered afterwards.
+// states, in memory or in files, and all weights that it does not train. Other ranks' weights are
+// gathered afterwards.
 
 #include <cstdint>
 #include <functional>
@@ -29,7 +30,8 @@ class LoadTargets {
   const std::vector<const Manifest::Entry*>& wanted() const { return wanted_; }
   // The number in the whole model of a wanted tensor's parameter.
   int parameter_of(const Manifest::Entry& entry) const { return parameters_.at(&entry); }
-  // What this rank needs of every parameter, by ParamId, then by position.
+  // What this rank needs of every parameter: of its shard by ParamId, then by position; then the
+  // parameters that are not trained.
   std::vector<NeededBox> needs() const;
 
   // Fills what it needs from a part of a wanted tensor, row-major.

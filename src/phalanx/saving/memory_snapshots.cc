@@ -6,6 +6,8 @@
 #include <bit>
 #include <chrono>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -32,9 +34,12 @@ MemoryFiles files_of(const RunConfig& run) {
 std::vector<ContributedTensor> stored_tensors(Rank& rank) {
   std::vector<ContributedTensor> tensors = contributed_tensors(rank, true, Writers::kAll);
   if (saves_weights(rank, true)) return tensors;
-  std::erase_if(tensors, [](const ContributedTensor& tensor) {
-    return !tensor.info.name.starts_with(kOptimizerPrefix);
-  });
+  std::set<std::string_view> trained;
+  for (const ParamSpec& spec : rank.whole_table().specs()) {
+    if (spec.trainable) trained.insert(spec.name);
+  }
+  std::erase_if(
+      tensors, [&](const ContributedTensor& tensor) { return trained.contains(tensor.info.name); });
   return tensors;
 }
 

@@ -43,11 +43,12 @@ std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, bool with_optimi
   const bool stores_weights = saves_weights(rank, with_optimizer);
   const auto add = [&](const std::string& prefix, bool is_weight) {
     for (const ParamSpec& spec : rank.whole_table().specs()) {
+      if (!is_weight && !spec.trainable) continue;
       tensors.push_back({.name = prefix + spec.name,
                          .dtype = is_weight ? spec.dtype : nn::full_precision(spec.dtype),
                          .shape = spec.global_shape,
                          .file = {},
-                         .rounded_from = is_weight && !stores_weights
+                         .rounded_from = is_weight && spec.trainable && !stores_weights
                                              ? std::string(kMainParamPrefix) + spec.name
                                              : std::string()});
     }

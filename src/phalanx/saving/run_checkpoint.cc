@@ -16,6 +16,7 @@
 #include "phalanx/families/family.h"
 #include "phalanx/saving/non_persistent.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -121,6 +122,32 @@ RunPosition position_of(const Manifest& manifest) {
           .consumed_train_samples = manifest.consumed_train_samples,
           .consumed_valid_samples = manifest.consumed_valid_samples,
           .evaluation_is_due = manifest.arguments.contains(std::string(kDueEvaluation))};
+}
+
+void check_trained(const TrainConfig& config, const Model& model, const Manifest& manifest) {
+  // An imported model has no states.
+  if (config.run.finetune || config.run.no_load_optim || manifest.iteration == 0) return;
+  std::set<std::string_view> has_states;  // of which parameters
+  for (const Manifest::Entry& entry : manifest.tensors) {
+    const std::string_view name = entry.name;
+    if (!name.starts_with(kOptimizerPrefix)) continue;
+    const std::size_t end = name.find('.', kOptimizerPrefix.size());
+    if (end != std::string_view::npos) has_states.insert(name.substr(end + 1));
+  }
+  if (has_states.empty()) return;
+  const auto is_frozen = frozen_parameters(config.optimizer);
+  nn::ParamTable table;
+  model.build_chunk(model.whole(), table);
+  for (const ParamSpec& spec : table.specs()) {
+    const bool trains = !is_frozen || !is_frozen(spec.name);
+    if (trains == has_states.contains(spec.name)) continue;
+    throw ConfigError(
+        "this run {} {}, and the checkpoint of iteration {} is of a run that {}: give --trainable "
+        "and --freeze as they were, or --no-load-optim to begin the optimizer and the schedules "
+        "anew",
+        trains ? "trains" : "does not train", spec.name, manifest.iteration,
+        trains ? "did not" : "did");
+  }
 }
 
 void check_tensors(const Model& model, const Manifest& manifest) {

@@ -58,6 +58,9 @@ inline constexpr std::string_view kLeftOutSamples = "run.left_out_samples";
 // Where a run that resumes from the checkpoint begins.
 RunPosition position_of(const Manifest& manifest);
 
+// ConfigError where the run goes on with the optimizer's state and does not train the parameters
+// that have one.
+void check_trained(const TrainConfig& config, const Model& model, const Manifest& manifest);
 // ConfigError where the checkpoint has weights that the model does not have: they would be lost.
 void check_tensors(const Model& model, const Manifest& manifest);
 

@@ -26,7 +26,7 @@ TileSnapshot::TileSnapshot(Rank& rank, std::span<const SavedTile> tiles, const T
       has_mains_(rank.parameters().has_main_parameters()),
       waiting_(std::move(waiting)),
       tiles_(tiles_of(states_, tiles)),
-      index_(states_.tiles().size(), -1),
+      index_(states_.tiles().size() + states_.frozen().size(), -1),
       memory_(memory_for_copies(memory)),
       ring_(memory_.defined() ? memory_.count() : 0) {
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
@@ -176,6 +176,12 @@ void TileSnapshot::lend_rest(Rank& rank) {
     return tile.must_come() && !needs_nothing(tile);
   };
   if (std::ranges::none_of(tiles_, is_left)) return;
+  // Weights that are not trained come with no update.
+  for (std::size_t t = states_.tiles().size(); t < index_.size(); ++t) {
+    const int index = index_[t];
+    if (index < 0 || !tiles_[static_cast<std::size_t>(index)].must_come()) continue;
+    before_update(rank.context(), static_cast<int>(t), {});
+  }
   const ParameterStore& parameters = rank.parameters();
   std::vector<TileAccess> accesses;
   for (TileAccess access : parameters.accesses(true, false)) {

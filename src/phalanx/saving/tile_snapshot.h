@@ -130,7 +130,7 @@ class TileSnapshot final : public TileFence {
   const bool has_mains_;
   const Waiting waiting_;
   std::vector<Tile> tiles_;
-  std::vector<int> index_;  // by tile of the shard: in tiles_, or -1
+  std::vector<int> index_;  // by SavedTile::tile: in tiles_, or -1
   std::optional<Arena> own_memory_;
   const Tensor memory_;
   std::atomic<std::int64_t> written_{0};

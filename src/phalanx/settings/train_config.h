@@ -200,6 +200,9 @@ struct DataConfig {
 
 // How weights are updated.
 struct OptimizerConfig {
+  // Regular expressions of names of parameters (settings/trained_parameters.h).
+  std::vector<std::string> trainable;
+  std::vector<std::string> freeze;
   // Learning rate. Iterations, or samples in sample mode (--train-samples).
   std::optional<double> lr;
   double min_lr = 0.0;

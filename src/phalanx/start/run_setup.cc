@@ -68,6 +68,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
   plan_memory(runner);
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
+    check_trained(config, *model, *loaded);
     check_inputs(inputs, *loaded, config.run);
     ImportedParts imported = imported_parts(config, inputs, *loaded);
     // The leading process saves.

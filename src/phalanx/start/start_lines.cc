@@ -17,6 +17,7 @@
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/disk_rates.h"
+#include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
 namespace {
@@ -167,6 +168,10 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   }
   add_model(setup, lines);
   add("> number of parameters: {}", format_count(setup.model->parameters()));
+  if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
+    add(" > trained of them: {}",
+        format_count(trained_share(config.optimizer, *setup.model).parameters));
+  }
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
       vocabulary.padded - vocabulary.ids, vocabulary.padded);
   if (vocabulary.ids > setup.tokenizer->vocab_size()) {

@@ -10,6 +10,7 @@
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/process_memory.h"
 #include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/settings/trained_parameters.h"
 #include "phalanx/start/run_facts.h"
 #include "phalanx/start/start_lines.h"
 
@@ -65,9 +66,10 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
 
 RunLog::Sample RunLog::mean_sample(const RunSetup& setup) {
   const Model& model = *setup.model;
+  const double share = trained_share(setup.config.optimizer, model).flops;
   Sample sample{
       .tokens = static_cast<double>(model.tokens_per_sample()),
-      .model_flops = model.flops_per_sample(),
+      .model_flops = share * model.flops_per_sample(),
       .hardware_flops = setup.flops_per_step / static_cast<double>(setup.length.batches().last())};
   if (!setup.data || !setup.data->has(SplitKind::kTrain)) return sample;
   const SampleSource& source = *setup.data->sets(SplitKind::kTrain).front().source;
@@ -76,7 +78,7 @@ RunLog::Sample RunLog::mean_sample(const RunSetup& setup) {
   if (!tokens) return sample;
   sample.tokens = *tokens;
   sample.model_flops =
-      *source.mean_of_documents([&](std::int64_t n) { return model.flops_of_document(n); });
+      share * *source.mean_of_documents([&](std::int64_t n) { return model.flops_of_document(n); });
   return sample;
 }
 

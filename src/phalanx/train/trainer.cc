@@ -51,9 +51,8 @@ class WatchedPasses final : public PassObserver {
 };
 
 bool shares_parameters(const Rank& rank) {
-  return std::ranges::any_of(rank.gradients().shared(), [&](const SharedSum& sum) {
-    return rank.states().holders_of(sum) != nullptr;
-  });
+  return std::ranges::any_of(rank.states().shared_parameters(),
+                             [](const auto& shared) { return shared.second != nullptr; });
 }
 
 // Its threads run on the cores of any rank: a rank's own are its team's.

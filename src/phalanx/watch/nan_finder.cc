@@ -50,6 +50,11 @@ std::string non_finite_gradient(Rank& rank) {
   });
 }
 std::string non_finite_weight(Rank& rank) {
+  for (const Segment& segment : rank.parameters().states().frozen()) {
+    if (!is_finite(rank.context(), rank.parameters().weight(segment))) {
+      return rank.table()[segment.id].name;
+    }
+  }
   return non_finite_parameter(rank, rank.parameters().accesses(true, false),
                               [&](const Segment& segment, auto tensors) {
                                 return rank.parameters().main(segment, tensors);

@@ -81,12 +81,11 @@ std::string different_in(Rank& rank, Communicator* group, const std::vector<Dige
   return different;
 }
 
-// The same for the ranks that hold a shared parameter.
+// The same for the ranks that hold a shared parameter, trained or not.
 std::string different_from_holders(Rank& rank, const std::vector<Digest>& mine) {
   std::string different;
-  for (const SharedSum& sum : rank.gradients().shared()) {
-    const std::string found =
-        different_in(rank, rank.states().holders_of(sum), {mine[static_cast<std::size_t>(sum.id)]});
+  for (const auto& [id, holders] : rank.states().shared_parameters()) {
+    const std::string found = different_in(rank, holders, {mine[static_cast<std::size_t>(id)]});
     if (different.empty()) different = found;
   }
   return different;

@@ -1,0 +1,33 @@
+#pragma once
+// Which parameters of a model are trained (--trainable, --freeze). The others are read by passes
+// and never change.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "phalanx/model/model.h"
+#include "phalanx/settings/train_config.h"
+
+namespace phalanx {
+
+// Whether a parameter of this name is not trained; an empty function where all are trained. With
+// --trainable only parameters are trained in whose name one of its expressions is found; of them
+// those are not in whose name one of --freeze is found. ConfigError for what is no regular
+// expression (ECMAScript's).
+std::function<bool(const std::string& name)> frozen_parameters(const OptimizerConfig& config);
+
+// ConfigError if an expression is in no name of the model, or no parameter is left.
+void check_trained_parameters(const OptimizerConfig& config, const nn::ParamTable& whole);
+
+// How much of a model is trained.
+struct TrainedShare {
+  std::int64_t parameters = 0;  // that are trained, counted as Model::parameters() does
+  // Of the operations of Model::flops_per_sample(). A weight takes a third of them in each pass:
+  // forward, the gradient of the input unless no unit below trains anything, and its own gradient
+  // if it is trained. All matrices count alike, and attention as they do.
+  double flops = 1.0;
+};
+TrainedShare trained_share(const OptimizerConfig& config, const Model& model);
+
+}  // namespace phalanx
