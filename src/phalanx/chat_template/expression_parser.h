@@ -44,6 +44,21 @@ class TokenStream {
   std::size_t at_ = 0;
 };
 
+// Expressions of these parts.
+inline Expression made(Expression::Kind kind, int line) {
+  Expression expression;
+  expression.kind = kind;
+  expression.line = line;
+  return expression;
+}
+
+template <typename... Parts>
+Expression made_of(Expression::Kind kind, int line, Parts... parts) {
+  Expression expression = made(kind, line);
+  (expression.parts.push_back(std::move(parts)), ...);
+  return expression;
+}
+
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
