@@ -43,6 +43,9 @@ TEST(TokenPlaces, BytesOfACharacterHaveTheirOwnPlaces) {
   EXPECT_THAT(places_of(byte_level(""), "a\xc3\xa9<s> b"),
               ElementsAre(TokenPlace{0, 1}, TokenPlace{1, 2}, TokenPlace{2, 3}, TokenPlace{3, 6},
                           TokenPlace{6, 7}, TokenPlace{7, 8}));
+  // U+FFFD itself is no byte that was not decoded.
+  EXPECT_THAT(places_of(byte_level(""), "\xef\xbf\xbdz"),
+              ElementsAre(TokenPlace{0, 1}, TokenPlace{1, 2}, TokenPlace{2, 3}, TokenPlace{3, 4}));
 }
 
 TEST(TokenPlaces, BlanksThatATokenSwallowsAreNowhere) {
