@@ -64,5 +64,52 @@ TEST_F(TokenizeTest, FlagsThatContradict) {
                66, "none");
 }
 
+TEST_F(TokenizeTest, ConversationsHaveTextIdsAndMasks) {
+  prepare();
+  write("t.jinja",
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"
+        "{% endif %}{{ m.role[0] + ':' + m.content + '<|endoftext|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}a:{% endif %}{% if last %}{{ strftime_now('%Y') }}{% endif "
+        "%}");
+  const std::string chat = "tokenize --chat --lines --json --chat-template t.jinja " + tokenizer();
+  const std::string question = R"({"messages": [{"role": "user", "content": "q"}]})";
+  const std::string lines =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})"
+      "\n" +
+      question +
+      "\n"
+      R"({"messages": [{"role": "system", "content": "s"}]})"
+      "\n"
+      R"({"messages": [{"role": "assistant", "content": "b"}]})"
+      "\n";
+  const ProgramOutput output = run(chat, lines);
+  ASSERT_EQ(output.status, 0) << output.err;
+  std::istringstream made(output.out);
+  std::string line;
+  std::getline(made, line);
+  const Json first = Json::parse(line);
+  EXPECT_EQ(first["text"], "u:q<|endoftext|>a:b<|endoftext|>");
+  // u : q, the end of the turn, a : - and what the assistant says, with the end of its turn.
+  EXPECT_EQ(first["mask"], Json::parse("[0,0,0,0,0,0,1,1]"));
+  EXPECT_EQ(first["ids"].size(), 8U);
+  EXPECT_EQ(first["ids"][3], first["ids"][7]);
+  std::getline(made, line);
+  EXPECT_EQ(Json::parse(line)["mask"], Json::parse("[0,0,0,0]"));
+  std::getline(made, line);
+  EXPECT_EQ(line, R"({"error":"no system"})");
+  std::getline(made, line);
+  EXPECT_EQ(Json::parse(line)["mask"], nullptr);
+  EXPECT_EQ(Json::parse(run(chat + " --add-generation-prompt", question).out)["text"],
+            "u:q<|endoftext|>a:");
+  const std::string dated = chat + R"( --chat-template-args '{"last": true}')";
+  EXPECT_THAT(run(dated, question).err, HasSubstr("--chat-template-date YYYY-MM-DD"));
+  EXPECT_EQ(Json::parse(run(dated + " --chat-template-date 2025-03-04", question).out)["text"],
+            "u:q<|endoftext|>2025");
+  EXPECT_THAT(run(chat, question + "\n{}\n").err, HasSubstr("standard input:2: "));
+  expect_error("tokenize --chat --lines --json " + tokenizer(), 78, "--chat-template");
+  expect_error("tokenize --chat --lines " + tokenizer(), 78, "--json");
+  expect_error(dated + " --chat-template-date 2025-02-29", 78, "--chat-template-date");
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -7,6 +7,7 @@
 
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/text_input.h"
+#include "phalanx/cli/tokenize_chat.h"
 #include "phalanx/cli/tokenizer_flags.h"
 
 namespace phalanx {
@@ -85,7 +86,36 @@ struct TokenizeOptions {
   bool pieces = false;
   EncodeOptions encoding;
   DecodeOptions decoding;
+  bool chat = false;
+  TokenizeChatOptions of_chat;
 };
+
+void add_chat_flags(FlagSet& flags, TokenizeOptions& options) {
+  flags.add({.name = "--chat",
+             .help = "Each line is a conversation in JSON: its text, ids and which of them are "
+                     "the assistant's, as JSON",
+             .excludes = "--decode --pieces --parse-special-tokens --add-special-tokens"},
+            &options.chat);
+  flags.add({.name = "--chat-template",
+             .help = "The chat template (Jinja), instead of the one beside the tokenizer",
+             .value_name = "FILE",
+             .needs = "--chat"},
+            &options.of_chat.file);
+  flags.add({.name = "--chat-template-args",
+             .help = "Variables for the template, as a JSON object",
+             .value_name = "JSON",
+             .needs = "--chat"},
+            &options.of_chat.arguments);
+  flags.add({.name = "--chat-template-date",
+             .help = "The day that a template is told when it asks for today's",
+             .value_name = "YYYY-MM-DD",
+             .needs = "--chat"},
+            &options.of_chat.date);
+  flags.add({.name = "--add-generation-prompt",
+             .help = "Ends each conversation with the beginning of an answer",
+             .needs = "--chat"},
+            &options.of_chat.add_generation_prompt);
+}
 
 void add_flags(FlagSet& flags, TokenizeOptions& options) {
   flags.add({.name = "--decode", .help = "Ids into text"}, &options.decode);
@@ -121,8 +151,16 @@ int run_tokenize(CommandIo& io, const Arguments& arguments) {
   FlagSet flags("phalanx tokenize", "Standard input into token ids (a JSON list), or back.");
   tokenizer_flags.add_to(flags);
   add_flags(flags, options);
+  add_chat_flags(flags, options);
   flags.parse(arguments);
+  if (options.chat && !(options.lines && options.json)) {
+    throw ConfigError("--chat needs --lines and --json, too");
+  }
   const auto tokenizer = tokenizer_flags.make();
+  if (options.chat) {
+    options.of_chat.tokenizer_model = tokenizer_flags.options().tokenizer_model;
+    return tokenize_chat(io, *tokenizer, options.of_chat);
+  }
   const std::string input = standard_input(io);
   Output output(io);
   for_each_text(input, options.lines, [&](std::string_view text) {

@@ -1,0 +1,107 @@
+#include "phalanx/chat/template_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "phalanx/base/file.h"
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::json;
+
+std::filesystem::path folder_of(const std::filesystem::path& tokenizer_model) {
+  return std::filesystem::is_directory(tokenizer_model) ? tokenizer_model
+                                                        : tokenizer_model.parent_path();
+}
+
+std::filesystem::path config_of(const std::filesystem::path& tokenizer_model) {
+  if (tokenizer_model.empty()) return {};
+  const auto file = folder_of(tokenizer_model) / "tokenizer_config.json";
+  return std::filesystem::exists(file) ? file : std::filesystem::path();
+}
+
+Json read_json(const std::filesystem::path& file) {
+  Json json = Json::parse(read_file(file), nullptr, false);
+  if (!json.is_object()) throw DataError("{}: it is no JSON object", file.string());
+  return json;
+}
+
+ChatTemplate template_of_config(const std::filesystem::path& file, const Json& value) {
+  const std::string name = file.string() + ": chat_template";
+  if (value.is_string()) return ChatTemplate::parse(value.get<std::string>(), name);
+  if (!value.is_array()) throw DataError("{}: it is neither a text nor a list", name);
+  std::string names;
+  for (const Json& entry : value) {
+    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() ||
+        !entry.contains("template") || !entry["template"].is_string()) {
+      throw DataError("{}: an entry has no texts \"name\" and \"template\"", name);
+    }
+    const auto entry_name = entry["name"].get<std::string>();
+    if (entry_name == "default") {
+      return ChatTemplate::parse(entry["template"].get<std::string>(), name);
+    }
+    names += (names.empty() ? "" : ", ") + entry_name;
+  }
+  throw ConfigError(
+      "{}: none of the templates is called 'default', they are: {}; --chat-template "
+      "FILE names one",
+      name, names);
+}
+
+}  // namespace
+
+ChatTemplate find_chat_template(const std::filesystem::path& file,
+                                const std::filesystem::path& tokenizer_model) {
+  if (!file.empty()) return ChatTemplate::parse(read_file(file), file.string());
+  if (!tokenizer_model.empty()) {
+    const auto beside = folder_of(tokenizer_model) / "chat_template.jinja";
+    if (std::filesystem::exists(beside)) {
+      return ChatTemplate::parse(read_file(beside), beside.string());
+    }
+  }
+  if (const auto config = config_of(tokenizer_model); !config.empty()) {
+    const Json json = read_json(config);
+    if (const auto found = json.find("chat_template"); found != json.end() && !found->is_null()) {
+      return template_of_config(config, *found);
+    }
+  }
+  throw ConfigError(
+      "the tokenizer has no chat template beside it (chat_template.jinja, or "
+      "\"chat_template\" in tokenizer_config.json): --chat-template FILE names one");
+}
+
+std::vector<std::pair<std::string, std::string>> template_tokens(
+    const Tokenizer& tokenizer, const std::filesystem::path& tokenizer_model) {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  const SpecialTokens& special = tokenizer.special_tokens();
+  const std::array<std::pair<const char*, std::optional<std::int32_t>>, 7> known = {
+      {{"bos_token", special.bos},
+       {"eos_token", special.eos},
+       {"unk_token", special.unk},
+       {"sep_token", special.sep},
+       {"pad_token", special.pad},
+       {"cls_token", special.cls},
+       {"mask_token", special.mask}}};
+  const auto config = config_of(tokenizer_model);
+  if (config.empty()) {
+    for (const auto& [name, id] : known) {
+      if (id) tokens.emplace_back(name, tokenizer.piece(*id));
+    }
+    return tokens;
+  }
+  const Json json = read_json(config);
+  for (const auto& [name, id] : known) {
+    const auto found = json.find(name);
+    if (found == json.end() || found->is_null()) continue;
+    const Json content = found->is_object() ? found->value("content", Json()) : *found;
+    if (!content.is_string()) throw DataError("{}: \"{}\" is no text", config.string(), name);
+    tokens.emplace_back(name, content.get<std::string>());
+  }
+  return tokens;
+}
+
+}  // namespace phalanx
