@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <limits>
 
 #include "phalanx/chat_template/operations.h"
@@ -211,7 +212,7 @@ Value negative(Context& context, const Value& value) {
 
 bool equal(Context& context, const Value& left, const Value& right) {
   context.step();
-  if (left.is_number() && right.is_number()) return order_of_numbers(left, right) == 0;
+  if (left.is_number() && right.is_number()) return std::is_eq(order_of_numbers(left, right));
   if (left.variant().index() != right.variant().index()) return false;
   if (const Text* text = left.text()) {
     const Text* other = right.text();
@@ -244,7 +245,7 @@ bool equal(Context& context, const Value& left, const Value& right) {
 
 bool less(Context& context, const Value& left, const Value& right) {
   context.step();
-  if (left.is_number() && right.is_number()) return order_of_numbers(left, right) < 0;
+  if (left.is_number() && right.is_number()) return std::is_lt(order_of_numbers(left, right));
   if (left.text() != nullptr && right.text() != nullptr) {
     context.charge(std::min(left.text()->bytes.size(), right.text()->bytes.size()));
     return left.text()->bytes < right.text()->bytes;  // UTF-8 has the order of its characters
@@ -284,10 +285,10 @@ bool compare(Context& context, Operator how, const Value& left, const Value& rig
     case Operator::kGreater:
       return less(context, right, left);
     case Operator::kLessEqual:
-      if (left.is_number() && right.is_number()) return order_of_numbers(left, right) <= 0;
+      if (left.is_number() && right.is_number()) return std::is_lteq(order_of_numbers(left, right));
       return !less(context, right, left);
     case Operator::kGreaterEqual:
-      if (left.is_number() && right.is_number()) return order_of_numbers(left, right) >= 0;
+      if (left.is_number() && right.is_number()) return std::is_gteq(order_of_numbers(left, right));
       return !less(context, left, right);
     case Operator::kIn:
       return contains(context, right, left);

@@ -20,7 +20,7 @@ Value Rendering::evaluate(const Expression& expression, const Scope& scope) {
 Value Rendering::look_up(std::string_view name, const Scope& scope) {
   context_.step();
   if (const Value* found = scope.find(name)) return *found;
-  if (const Value function = find_function(name); !function.is_none()) return function;
+  if (Value function = find_function(name); !function.is_none()) return function;
   return undefined_value(fmt::format("'{}'", name));
 }
 

@@ -189,7 +189,8 @@ Value map(Context& context, const Value& value, const Arguments& arguments) {
     for (Value& item : values) {
       context.step();
       Value found = deep_attribute(context, std::move(item), *given[0]);
-      out.push_back(found.is_undefined() && given[1] ? *given[1] : std::move(found));
+      if (found.is_undefined() && given[1]) found = *given[1];
+      out.push_back(std::move(found));
     }
   } else {
     const std::string& name = text_of(context, "the filter of map", arguments.positional[0]);

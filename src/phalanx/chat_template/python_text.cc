@@ -282,9 +282,7 @@ void append_json(std::string_view text, bool as_ascii, std::string& out) {
     if (const auto at = kEscaped.find(text[0]); at != std::string_view::npos) {
       out += '\\';
       out += kLetters[at];
-    } else if (code < 0x20) {
-      unit(number);
-    } else if (!as_ascii || code < 0x7F || code == 0x7F) {
+    } else if (code >= 0x20 && (!as_ascii || code <= 0x7F)) {
       out += text.substr(0, length);
     } else if (code < 0x10000) {
       unit(number);

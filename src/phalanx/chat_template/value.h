@@ -39,18 +39,18 @@ class Value {
                                std::shared_ptr<const Bound>, Function, Namespace*, const Macro*>;
 
   Value() = default;
-  Value(bool value) : value_(value) {}
-  Value(std::int64_t value) : value_(value) {}
-  Value(double value) : value_(value) {}
-  Value(Function value) : value_(value) {}
-  Value(Undefined value) : value_(std::move(value)) {}
-  Value(Namespace* value) : value_(value) {}
-  Value(const Macro* value) : value_(value) {}
-  Value(std::shared_ptr<const Loop> value) : value_(std::move(value)) {}
-  Value(std::shared_ptr<const Bound> value) : value_(std::move(value)) {}
-  Value(ListPointer value) : value_(std::move(value)) {}
-  Value(DictPointer value) : value_(std::move(value)) {}
-  Value(TextPointer value) : value_(std::move(value)) {}
+  explicit Value(bool value) : value_(value) {}
+  explicit Value(std::int64_t value) : value_(value) {}
+  explicit Value(double value) : value_(value) {}
+  explicit Value(Function value) : value_(value) {}
+  explicit Value(Undefined value) : value_(std::move(value)) {}
+  explicit Value(Namespace* value) : value_(value) {}
+  explicit Value(const Macro* value) : value_(value) {}
+  explicit Value(std::shared_ptr<const Loop> value) : value_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const Bound> value) : value_(std::move(value)) {}
+  explicit Value(ListPointer value) : value_(std::move(value)) {}
+  explicit Value(DictPointer value) : value_(std::move(value)) {}
+  explicit Value(TextPointer value) : value_(std::move(value)) {}
   // No implicit bool from a pointer.
   template <typename T>
   Value(const T*) = delete;
