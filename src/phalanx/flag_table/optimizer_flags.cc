@@ -126,11 +126,11 @@ constexpr TrainFlag kOptimizerRows[] = {
         kOwn, "--trainable",
         "Train only parameters in whose name one of these regular expressions is found; all others "
         "keep their weights, without gradients and optimizer states",
-        {.value_name = "REGEX", .resume = kState}),
+        {.value_name = "REGEX", .resume = kWarned}),
     works<&OptimizerConfig::freeze>(
         kOwn, "--freeze",
         "Do not train parameters in whose name one of these regular expressions is found",
-        {.value_name = "REGEX", .resume = kState}),
+        {.value_name = "REGEX", .resume = kWarned}),
 };
 
 }  // namespace
