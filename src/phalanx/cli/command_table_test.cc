@@ -200,11 +200,15 @@ TEST(CommandTable, EveryFlagWithChoicesCompletesThem) {
 // user knows. Who adds a flag with a few possible values meets this list.
 TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
   const std::set<std::string_view> open = {"--allow-changed",
+                                           "--chat-template-args",
+                                           "--chat-template-date",
                                            "--compare",
                                            "--costs",
                                            "--disk-bandwidth",
                                            "--document-separator",
+                                           "--documents",
                                            "--encoder-costs",
+                                           "--freeze",
                                            "--hierarchical-context-parallel-sizes",
                                            "--iterations-to-skip",
                                            "--json-keys",
@@ -233,6 +237,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--text-columns",
                                            "--tiktoken-special-tokens",
                                            "--tokens",
+                                           "--trainable",
                                            "--window-attn-skip-freq",
                                            "--window-size"};
   const auto commands = all_command_flags(io());
