@@ -52,6 +52,12 @@ void HeadExchange::copy(Pass& pass, const AttentionCore::Heads& to,
   ops::copy(pass.ops, {.destination = to.value, .source = from.value});
 }
 
+Tensor HeadExchange::exchanged(Pass& pass, Communicator& group, const Tensor& given) {
+  const Tensor taken = pass.scratch(given.dtype, given.shape);
+  pass.finish(group.all_to_all(pass.ops, taken, given));
+  return taken;
+}
+
 void HeadExchange::to_heads(Pass& pass, Communicator& group, const Tensor& fused,
                             const AttentionCore::Heads& by_rows) const {
   const WorkspaceScope scope(pass.ops.workspace);
@@ -59,11 +65,10 @@ void HeadExchange::to_heads(Pass& pass, Communicator& group, const Tensor& fused
   const Shape extents{ranks_ * rows, by_rows.key.shape[1], groups_, heads_ / groups_ + 2,
                       head_size_};
   const Tensor given = pass.scratch(dtype_, extents);
-  const Tensor taken = pass.scratch(dtype_, extents);
   for (int rank = 0; rank < ranks_; ++rank) {
     copy(pass, parts_of(given.slice(0, rank * rows, rows)), share(by_rows, rank));
   }
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   to_sample_order(pass, fused.reshape(extents), taken, ranks_, in_chunks_);
 }
 
@@ -72,12 +77,11 @@ void HeadExchange::output_to_heads(Pass& pass, Communicator& group, const Tensor
   const WorkspaceScope scope(pass.ops.workspace);
   const std::int64_t rows = by_rows.shape[0];
   const Tensor given = pass.scratch(dtype_, by_heads.shape);
-  const Tensor taken = pass.scratch(dtype_, by_heads.shape);
   for (int rank = 0; rank < ranks_; ++rank) {
     ops::copy(pass.ops, {.destination = given.slice(0, rank * rows, rows),
                          .source = by_rows.slice(2, rank * heads_, heads_)});
   }
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   to_sample_order(pass, by_heads, taken, ranks_, in_chunks_);
 }
 
@@ -86,9 +90,8 @@ void HeadExchange::output_to_rows(Pass& pass, Communicator& group, const Tensor&
   const WorkspaceScope scope(pass.ops.workspace);
   const std::int64_t rows = by_rows.shape[0];
   const Tensor given = pass.scratch(dtype_, by_heads.shape);
-  const Tensor taken = pass.scratch(dtype_, by_heads.shape);
   to_rank_order(pass, given, by_heads, ranks_, in_chunks_);
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   for (int rank = 0; rank < ranks_; ++rank) {
     ops::copy(pass.ops, {.destination = by_rows.slice(2, rank * heads_, heads_),
                          .source = taken.slice(0, rank * rows, rows)});
@@ -101,12 +104,11 @@ void HeadExchange::statistic_to_heads(Pass& pass, Communicator& group, const Ten
   const auto [samples, rows] = std::pair(by_rows.shape[0], by_rows.shape[2]);
   const Shape extents{ranks_, samples, heads_, rows};
   const Tensor given = pass.scratch(by_rows.dtype, extents);
-  const Tensor taken = pass.scratch(by_rows.dtype, extents);
   for (int rank = 0; rank < ranks_; ++rank) {
     ops::copy(pass.ops, {.destination = given.select(0, rank),
                          .source = by_rows.slice(1, rank * heads_, heads_)});
   }
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   for (const RowRun& run : row_runs(ranks_, rows, in_chunks_)) {
     ops::copy(pass.ops, {.destination = by_heads.slice(2, run.place, run.count),
                          .source = taken.select(0, run.part).slice(2, run.first, run.count)});
@@ -120,9 +122,8 @@ void HeadExchange::gradients_to_rows(Pass& pass, Communicator& group,
   const WorkspaceScope scope(pass.ops.workspace);
   const std::int64_t rows = by_rows.key.shape[0];
   const Tensor given = pass.scratch(dtype_, by_heads.query.shape);
-  const Tensor taken = pass.scratch(dtype_, by_heads.query.shape);
   to_rank_order(pass, given, by_heads.query, ranks_, in_chunks_);
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   for (int rank = 0; rank < ranks_; ++rank) {
     ops::copy(pass.ops, {.destination = query_share(by_rows.query, rank),
                          .source = taken.slice(0, rank * rows, rows)});
@@ -138,12 +139,11 @@ void HeadExchange::whole_gradients_to_rows(Pass& pass, Communicator& group,
   const Shape extents{ranks_ * rows, by_rows.key.shape[1], groups_, heads_ / groups_ + 2,
                       head_size_};
   const Tensor given = pass.scratch(dtype_, extents);
-  const Tensor taken = pass.scratch(dtype_, extents);
   const AttentionCore::Heads parts = parts_of(given);
   to_rank_order(pass, parts.query, by_heads.query, ranks_, in_chunks_);
   to_rank_order(pass, parts.key, by_heads.key, ranks_, in_chunks_);
   to_rank_order(pass, parts.value, by_heads.value, ranks_, in_chunks_);
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   for (int rank = 0; rank < ranks_; ++rank) {
     copy(pass, share(by_rows, rank), parts_of(taken.slice(0, rank * rows, rows)));
   }
@@ -156,7 +156,6 @@ void HeadExchange::shared_gradients_to_rows(Pass& pass, Communicator& group, con
   const std::int64_t rows = key.shape[0];
   const Shape extents{ranks_, 2, rows, key.shape[1], head_size_};
   const Tensor given = pass.scratch(by_heads.key.dtype, extents);
-  const Tensor taken = pass.scratch(by_heads.key.dtype, extents);
   for (const RowRun& run : row_runs(ranks_, rows, in_chunks_)) {
     const Tensor part = given.select(0, run.part).slice(1, run.first, run.count);
     ops::copy(pass.ops, {.destination = part.select(0, 0),
@@ -164,7 +163,7 @@ void HeadExchange::shared_gradients_to_rows(Pass& pass, Communicator& group, con
     ops::copy(pass.ops, {.destination = part.select(0, 1),
                          .source = by_heads.value.slice(0, run.place, run.count).select(2, 0)});
   }
-  pass.finish(group.all_to_all(pass.ops, taken, given));
+  const Tensor taken = exchanged(pass, group, given);
   for (int first = 0; first < ranks_; first += sharers_) {
     const Tensor sum = taken.select(0, first);
     for (int rank = first + 1; rank < first + sharers_; ++rank) {

@@ -47,6 +47,8 @@ class HeadExchange {
   // [rows, b, groups, heads per group + 2, d] as its queries, keys and values.
   static AttentionCore::Heads parts_of(const Tensor& fused);
   static void copy(Pass& pass, const AttentionCore::Heads& to, const AttentionCore::Heads& from);
+  // Scratch like `given`: its part r is what rank r gives to this one.
+  static Tensor exchanged(Pass& pass, Communicator& group, const Tensor& given);
   void whole_gradients_to_rows(Pass& pass, Communicator& group, const AttentionCore::Heads& by_rows,
                                const AttentionCore::Heads& by_heads) const;
   void shared_gradients_to_rows(Pass& pass, Communicator& group, const Tensor& key,

@@ -60,7 +60,7 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
              .window = config.causal ? config.window_of(layer) : 0,
              .trains_projection = projection_.trains_weight()},
             config) {
-  if (config.context.is_parallel()) across_.emplace(slots, layer, config);
+  if (config.context.is_parallel()) context_attention_.emplace(slots, layer, config);
   if (config.qk_norm) {
     const std::int64_t per_group = config.local_heads() / config.local_query_groups();
     query_norm_.emplace(table, owned, slots, prefix + ".self_attention.q_layernorm", per_group,
@@ -146,9 +146,9 @@ void SelfAttention::recompute(BodyCall& call, const Tensor& entered) const {
                                       : pass.scratch_rows(config_.dtype, config_.local_qkv_width());
   qkv_.forward(pass, qkv, entered);
   const AttentionCore::Heads heads = position(pass, qkv, call.saved);
-  if (across_) {
+  if (context_attention_) {
     PHALANX_CHECK(call.caches.empty(), "caches of samples whose rows lie on several ranks");
-    return across_->forward(pass, core_, heads, call.saved);
+    return context_attention_->forward(pass, core_, heads, call.saved);
   }
   if (!call.caches.empty()) return attend_cached(call, heads);
   const RowCoordinates& rows = pass.rows();
@@ -186,7 +186,8 @@ void SelfAttention::backward_to_entry(BodyCall& call) const {
       pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
   projection_.backward_input(pass, dcontext, call.exit_gradient);
   AttentionCore::Heads heads;
-  if (!across_ || !across_->saves_heads()) heads = position_again(pass, call.saved);
+  if (!context_attention_ || !context_attention_->saves_heads())
+    heads = position_again(pass, call.saved);
   const AttentionCore::Heads raw_gradients = split(call.saved[dqkv_output_]);
   const AttentionCore::Heads gradients = with_normed_scratch(pass, raw_gradients);
   attend_backward(call, gradients, dcontext, heads);
@@ -205,7 +206,8 @@ void SelfAttention::attend_backward(BodyCall& call, const AttentionCore::Heads& 
                                     const Tensor& dcontext,
                                     const AttentionCore::Heads& heads) const {
   Pass& pass = call.pass;
-  if (across_) return across_->backward(pass, core_, gradients, dcontext, heads, call.saved);
+  if (context_attention_)
+    return context_attention_->backward(pass, core_, gradients, dcontext, heads, call.saved);
   const RowCoordinates& rows = pass.rows();
   AttentionCore::Bias bias;
   if (bias_) {

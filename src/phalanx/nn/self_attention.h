@@ -68,7 +68,7 @@ class SelfAttention final : public SublayerBody {
   SavedId qkv_output_ = -1;  // -1: not saved
   SavedId dqkv_output_;
   AttentionCore core_;
-  std::optional<ContextAttention> across_;
+  std::optional<ContextAttention> context_attention_;
   std::optional<HeadNorm> query_norm_, key_norm_;
   std::optional<RotaryPositions> rotary_;
   std::optional<RelativeBias> bias_;
