@@ -15,7 +15,7 @@
 
 namespace phalanx {
 
-// What is trained (--sft-loss).
+// What is trained.
 enum class ChatLoss {
   kAssistant,   // what the assistant says
   kLast,        // what it says last
