@@ -69,8 +69,7 @@ std::vector<TextSpan> ChatEncoder::by_prefixes(const std::vector<ChatMessage>& m
       if (whole.starts_with(part)) continue;
       why = fmt::format(
           "message {}: the whole conversation does not begin as the template writes its first {} "
-          "messages, {}; a template with {{% generation %}} shows what the assistant says, or "
-          "--sft-loss last trains the last message alone",
+          "messages, {}; a template with {{% generation %}} shows what the assistant says",
           k + 1, &part == &before ? k : k + 1, difference(part, whole));
       return {};
     }
