@@ -151,6 +151,9 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
       [&] {
         fill_in_samples(config, flags, call.notes);
         resolve(config, false);
+        // As a run does when it has opened the checkpoint.
+        config.lora.has_base = config.lora.rank > 0 && !(config.run.load.empty() &&
+                                                         config.run.pretrained_checkpoint.empty());
       });
   call.notes.insert(call.notes.begin(), flags.notes().begin(), flags.notes().end());
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
