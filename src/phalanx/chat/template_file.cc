@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -102,6 +103,23 @@ std::vector<std::pair<std::string, std::string>> template_tokens(
     tokens.emplace_back(name, content.get<std::string>());
   }
   return tokens;
+}
+
+std::chrono::year_month_day template_day(const std::string& text) {
+  std::optional<int> year;
+  std::optional<unsigned> month;
+  std::optional<unsigned> day;
+  if (text.size() == 10 && text[4] == '-' && text[7] == '-') {
+    year = parse_number<int>(text.substr(0, 4));
+    month = parse_number<unsigned>(text.substr(5, 2));
+    day = parse_number<unsigned>(text.substr(8, 2));
+  }
+  if (year && month && day) {
+    const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
+                                           std::chrono::day(*day)};
+    if (date.ok()) return date;
+  }
+  throw ConfigError("--chat-template-date {}: it is no day, YYYY-MM-DD", text);
 }
 
 }  // namespace phalanx

@@ -1,6 +1,7 @@
 #pragma once
 // Where the chat template of a tokenizer is, and what its folder says of special tokens.
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -22,5 +23,9 @@ ChatTemplate find_chat_template(const std::filesystem::path& file,
 // transformers gives them to templates; else those of the tokenizer.
 std::vector<std::pair<std::string, std::string>> template_tokens(
     const Tokenizer& tokenizer, const std::filesystem::path& tokenizer_model);
+
+// The day of --chat-template-date, which the ConfigError names that is thrown for any other text
+// than YYYY-MM-DD.
+std::chrono::year_month_day template_day(const std::string& text);
 
 }  // namespace phalanx

@@ -18,6 +18,7 @@ inline constexpr std::string_view kOffload = "States in files";
 inline constexpr std::string_view kRecomputation = "Recomputation of activations";
 inline constexpr std::string_view kCheckpoints = "Checkpoints";
 inline constexpr std::string_view kData = "Data";
+inline constexpr std::string_view kChat = "Chat";
 inline constexpr std::string_view kTokenizer = "Tokenizer";
 inline constexpr std::string_view kValidation = "Validation";
 inline constexpr std::string_view kLogging = "Logging";
@@ -27,6 +28,7 @@ inline constexpr std::array kSections = {
     kNetwork,   kRegularisation, kTraining,    kLearningRate,
     kPrecision, kRanks,          kPipelines,   kDataParallelism,
     kOffload,   kRecomputation,  kCheckpoints, kData,
-    kTokenizer, kValidation,     kLogging,     kOwn};
+    kTokenizer, kChat,           kValidation,  kLogging,
+    kOwn};
 
 }  // namespace phalanx
