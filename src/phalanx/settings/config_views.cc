@@ -248,7 +248,9 @@ std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
                            c.layout.tensor_model_parallel_size);
 }
 
-bool packs_documents(const DataConfig& data) { return data.pack_documents != "wrapped"; }
+bool packs_documents(const DataConfig& data) {
+  return data.sft || data.pack_documents != "wrapped";
+}
 
 bool separates_documents(const DataConfig& data) {
   return data.reset_attention_mask || packs_documents(data);
