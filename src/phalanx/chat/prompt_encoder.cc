@@ -59,18 +59,8 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, ChatTemplate chat_templ
     : tokenizer_(tokenizer),
       template_(std::move(chat_template)),
       settings_(std::move(settings)),
-      places_(tokenizer) {
-  for (std::int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!is_special(static_cast<std::int32_t>(id))) continue;
-    std::string text = tokenizer.piece(static_cast<std::int32_t>(id));
-    if (!text.empty()) special_texts_.push_back(std::move(text));
-  }
-}
-
-bool PromptEncoder::is_special(std::int32_t id) const {
-  const std::span<const std::int32_t> one(&id, 1);
-  return tokenizer_.decode(one, {.skip_special = true}).empty() && !tokenizer_.decode(one).empty();
-}
+      places_(tokenizer),
+      special_(tokenizer) {}
 
 std::string PromptEncoder::rendered(std::vector<ChatMessage> messages,
                                     bool add_generation_prompt) const {
@@ -88,7 +78,7 @@ PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
   Marks marks;
   const std::size_t begin = std::min(content.find_first_not_of(kBlanks), content.size());
   const std::size_t end = content.find_last_not_of(kBlanks) + 1;
-  for (const std::string& special : special_texts_) {
+  for (const auto& [id, special] : special_.all()) {
     const auto add = [&](std::size_t place) {
       places.insert(place);
       if (marks.written.empty()) marks.written = special;
@@ -156,7 +146,7 @@ ChatPrompt PromptEncoder::encode_marked(const std::string& marked, char mark,
   }
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t last = first;
-    while (last < ids.size() && !is_special(ids[last])) ++last;
+    while (last < ids.size() && !special_.has(ids[last])) ++last;
     if (last == first) {
       prompt.ids.push_back(ids[first++]);
       continue;
@@ -188,7 +178,7 @@ std::int32_t PromptEncoder::end_of_turn() const {
   const std::size_t behind = text.find_first_not_of(kBlanks, found + kAnswer.size());
   if (behind == std::string::npos) return -1;
   const auto ids = tokenizer_.encode(text.substr(behind), {.parse_special = true});
-  return !ids.empty() && is_special(ids.front()) ? ids.front() : -1;
+  return !ids.empty() && special_.has(ids.front()) ? ids.front() : -1;
 }
 
 }  // namespace phalanx

@@ -42,13 +42,12 @@ class PromptEncoder {
   std::string rendered(std::vector<ChatMessage> messages, bool add_generation_prompt) const;
   Marks marks_of(std::string_view content) const;
   ChatPrompt encode_marked(const std::string& marked, char mark, std::string_view written);
-  bool is_special(std::int32_t id) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
   ChatSettings settings_;
   TokenPlaces places_;
-  std::vector<std::string> special_texts_;
+  SpecialTexts special_;
 };
 
 }  // namespace phalanx

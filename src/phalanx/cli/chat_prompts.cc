@@ -25,7 +25,7 @@ fs::path tokenizer_place(const TrainedModel& trained) {
 
 fs::path template_file(const ChatOptions& options, const TrainedModel& trained) {
   if (!options.template_file.empty()) return options.template_file;
-  const fs::path held = trained.checkpoint.directory() / "chat_template.jinja";
+  const fs::path held = trained.checkpoint.directory() / kChatTemplateName;
   return fs::exists(held) ? held : fs::path();
 }
 
