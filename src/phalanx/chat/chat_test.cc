@@ -9,6 +9,7 @@
 #include "phalanx/chat/conversation.h"
 #include "phalanx/chat/template_file.h"
 #include "phalanx/chat/test_support.h"
+#include "phalanx/chat/tokenizer_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -18,11 +19,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-const Conversation kConversation = {.messages = {{"system", "S"},
-                                                 {"user", " hi "},
-                                                 {"assistant", " yo\n"},
-                                                 {"user", "é?"},
-                                                 {"assistant", "ok"}}};
+std::string without_marks(std::string_view source) {
+  std::string text(source);
+  for (const std::string_view mark : {"{% generation %}", "{% endgeneration %}"}) {
+    text.replace(text.find(mark), mark.size(), "");
+  }
+  return text;
+}
 
 // [first, last) of each run of trained tokens.
 std::vector<std::pair<std::size_t, std::size_t>> runs(const EncodedChat& encoded) {
@@ -188,7 +191,7 @@ TEST(Conversations, AreRefusedWithLineAndKey) {
       {R"({"messages": [{"role": "assistant", "content": ""}]})",
        "message 1: the assistant's text is empty"},
       {R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "a"}]})",
-       "the last message is not an assistant's"},
+       "the last message is not an assistant's; --sft-drop-incomplete leaves such out"},
       {R"({"prompt": "a", "completion": []})",
        "\"prompt\" and \"completion\" are two texts or two lists of messages"},
   };
@@ -224,6 +227,22 @@ TEST(TemplateFile, IsTheFirstThatThereIs) {
   EXPECT_EQ(text(""), "beside");
   put_file(folder / "named", "named");
   EXPECT_EQ(text(folder / "named"), "named");
+}
+
+TEST(Conversations, IncompleteOnesMayBeMarked) {
+  ConversationReader reader("f", {.takes_incomplete = true});
+  const auto is_incomplete = [&](const char* line) { return reader.read(line, 1).is_incomplete; };
+  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "user", "content": "a"}]})"));
+  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"},
+                                            {"role": "user", "content": "b"}]})"));
+  EXPECT_FALSE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"}]})"));
+}
+
+TEST(TemplateFile, DaysAreWrittenInFull) {
+  EXPECT_EQ(template_day("2026-02-03"), std::chrono::year(2026) / 2 / 3);
+  for (const char* text : {"2026-2-3", "2026-02-30", "today", ""}) {
+    EXPECT_THROW(template_day(text), ConfigError) << text;
+  }
 }
 
 }  // namespace

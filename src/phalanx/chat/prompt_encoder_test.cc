@@ -5,6 +5,7 @@
 
 #include "phalanx/base/test_support.h"
 #include "phalanx/chat/test_support.h"
+#include "phalanx/chat/tokenizer_test_support.h"
 
 namespace phalanx {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
-// For tests: chat templates as published models have them, and a tokenizer of bytes.
+// What tests of conversations share: templates, the file of a tokenizer of bytes, a
+// conversation.
 
 #include <fmt/format.h>
 
@@ -8,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/chat/conversation.h"
 #include "phalanx/tokenizer/byte_symbols.h"
-#include "phalanx/tokenizer/hf/hf_tokenizer.h"
 
 namespace phalanx {
 
@@ -32,16 +33,8 @@ inline constexpr std::string_view kLlama3 =
     "{% if add_generation_prompt %}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
-inline std::string without_marks(std::string_view source) {
-  std::string text(source);
-  for (const std::string_view mark : {"{% generation %}", "{% endgeneration %}"}) {
-    text.replace(text.find(mark), mark.size(), "");
-  }
-  return text;
-}
-
 // Byte-level BPE: the id of a byte is its number; then special tokens, then merged pairs.
-inline HuggingFaceTokenizer byte_tokenizer(const std::vector<std::string>& merges = {}) {
+inline std::string byte_tokenizer_json(const std::vector<std::string>& merges = {}) {
   std::string vocabulary;
   const auto add = [&](std::string symbols) {
     if (symbols == "\"" || symbols == "\\") symbols = "\\" + symbols;
@@ -66,13 +59,18 @@ inline HuggingFaceTokenizer byte_tokenizer(const std::vector<std::string>& merge
                     id == 256 ? "" : ", ", id, content);
     ++id;
   }
-  return {fmt::format(
-              R"({{"version": "1.0", "added_tokens": [{}],
+  return fmt::format(
+      R"({{"version": "1.0", "added_tokens": [{}],
           "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}},
           "decoder": {{"type": "ByteLevel"}},
           "model": {{"type": "BPE", "vocab": {{{}}}, "merges": [{}]}}}})",
-              special, vocabulary, rules),
-          "tokenizer.json"};
+      special, vocabulary, rules);
 }
+
+inline const Conversation kConversation = {.messages = {{"system", "S"},
+                                                        {"user", " hi "},
+                                                        {"assistant", " yo\n"},
+                                                        {"user", "é?"},
+                                                        {"assistant", "ok"}}};
 
 }  // namespace phalanx
