@@ -215,6 +215,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--label-column",
                                            "--labels",
                                            "--local-ranks-filter",
+                                           "--lora-layers",
                                            "--man",
                                            "--master-addr",
                                            "--nnodes",

@@ -298,7 +298,7 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
                .groups = {},
                .disk = {}};
   plan.model_parameters = plan.model->parameters();
-  plan.trained_parameters = trained_share(config.optimizer, *plan.model).parameters;
+  plan.trained_parameters = trained_share(config, *plan.model).parameters;
   plan.groups = plan_ranks(config, *plan.model, programs, kernels);
   plan.disk = disk_of(plan);
   plan.save = save_plan(config, *plan.model, plan.groups);

@@ -37,7 +37,7 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
                    std::span<const RankPlan> groups) {
   SavePlan plan;
   nn::ParamTable table;
-  table.freeze(frozen_parameters(config.optimizer));
+  table.freeze(frozen_parameters(config));
   model.build_chunk(model.whole(), table);
   std::int64_t elements = 0;
   std::int64_t frozen_bytes = 0;

@@ -26,7 +26,7 @@ PipelinePrograms lowered(Schedule schedule) {
 
 // The first stage that trains a parameter. Names do not depend on the vocabulary.
 int first_trained_stage(const TrainConfig& config, const Placement& placement) {
-  const auto is_frozen = frozen_parameters(config.optimizer);
+  const auto is_frozen = frozen_parameters(config);
   if (!is_frozen) return 0;
   const auto model = make_model(config, std::max<std::int64_t>(config.model.model_vocab_size, 1));
   return WholeModel(*model, placement, model_stages(config, placement), is_frozen)

@@ -7,7 +7,7 @@
 namespace phalanx {
 
 void check_frozen(const TrainConfig& config) {
-  if (!frozen_parameters(config.optimizer)) return;
+  if (!frozen_parameters(config)) return;
   const auto refuse = [](bool is_given, std::string_view flag, std::string_view reason) {
     if (is_given)
       throw ConfigError("--trainable, --freeze and {} exclude each other: {}", flag, reason);

@@ -135,7 +135,7 @@ void check_trained(const TrainConfig& config, const Model& model, const Manifest
     if (end != std::string_view::npos) has_states.insert(name.substr(end + 1));
   }
   if (has_states.empty()) return;
-  const auto is_frozen = frozen_parameters(config.optimizer);
+  const auto is_frozen = frozen_parameters(config);
   nn::ParamTable table;
   model.build_chunk(model.whole(), table);
   for (const ParamSpec& spec : table.specs()) {

@@ -1,6 +1,7 @@
 #pragma once
-// The settings of a training run, in six parts: what is computed, how it lies on ranks, what it
-// reads, what makes ids of text, how weights are updated, and how the run goes. Fields are named
+// The settings of a training run, in seven parts: what is computed, what is added to its linears,
+// how it lies on ranks, what it reads, what makes ids of text, how weights are updated, and how the
+// run goes. Fields are named
 // after Megatron's flags (--num-layers is num_layers) and have Megatron's defaults. A room takes
 // only the parts that it uses: inference, for example, takes the model and the data. Sizes that a
 // flag leaves open are derived by resolve() (rules/resolve.h), which also refuses contradictions.
@@ -86,6 +87,23 @@ struct ModelConfig {
   bool fp32_residual_connection = false;
   std::string matmul_precision = "auto";    // auto, fp32, bf16, amx2
   std::string attention_backend = "fused";  // fused, unfused
+};
+
+// Low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models") of the
+// linears of layers: y = x W^T + scale (drop(x) A^T) B^T. The model's other parameters are not
+// trained, unless --trainable names them.
+struct LoraConfig {
+  std::int64_t rank = 0;        // 0: no adapters
+  std::optional<double> alpha;  // must be given with a rank
+  double dropout = 0.0;         // of an adapter's input
+  std::string scaling =
+      "standard";  // the scale: alpha / rank, or rank-stabilized: alpha / sqrt(rank)
+  // Parts of linears: q k v o gate up down; qkv and fc1 are one adapter for all rows of these
+  // linears; all-linear: every linear of a layer, by parts.
+  std::vector<std::string> targets = {"all-linear"};
+  std::string layers;            // "0-3,7", from 0; "": all
+  std::string init = "uniform";  // of A: uniform, gaussian; B is zero
+  std::string load;              // a directory with the adapters to begin with; "": new ones
 };
 
 // How it lies on ranks. The world size of a run comes from --nproc or from a launcher, that of a
@@ -354,6 +372,7 @@ struct TrainConfig {
   std::map<std::string, std::string> imported;
 
   ModelConfig model;
+  LoraConfig lora;
   LayoutConfig layout;
   DataConfig data;
   TokenizerOptions tokenizer;

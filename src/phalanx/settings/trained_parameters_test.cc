@@ -26,10 +26,10 @@ GptModel model() {
   return GptModel(config, 8);
 }
 
-OptimizerConfig choice(std::vector<std::string> trainable, std::vector<std::string> freeze) {
-  OptimizerConfig config;
-  config.trainable = std::move(trainable);
-  config.freeze = std::move(freeze);
+TrainConfig choice(std::vector<std::string> trainable, std::vector<std::string> freeze) {
+  TrainConfig config;
+  config.optimizer.trainable = std::move(trainable);
+  config.optimizer.freeze = std::move(freeze);
   return config;
 }
 
@@ -44,6 +44,23 @@ TEST(TrainedParameters, TheLastOfTrainableAndFreezeThatMatchesDecides) {
   const auto upper = frozen_parameters(choice({}, {"^embedding"}));
   EXPECT_TRUE(upper("embedding.position_embeddings.weight"));
   EXPECT_FALSE(upper("output_layer.weight"));
+}
+
+TEST(TrainedParameters, WithAdaptersTheseAreTrainedAndWhatIsNamed) {
+  const std::string a = "decoder.layers.1.self_attention.linear_qkv.lora.q.A.weight";
+  const std::string b = "decoder.layers.0.mlp.linear_fc2.lora.down.B.weight";
+  const std::string norm = "decoder.layers.0.input_layernorm.weight";
+  TrainConfig config = choice({}, {});
+  EXPECT_FALSE(frozen_parameters(config));
+  config.lora.rank = 2;
+  auto frozen = frozen_parameters(config);
+  EXPECT_FALSE(frozen(a) || frozen(b));
+  EXPECT_TRUE(frozen(norm));
+  config.optimizer.trainable = {"norm"};
+  config.optimizer.freeze = {"fc2"};
+  frozen = frozen_parameters(config);
+  EXPECT_FALSE(frozen(a) || frozen(norm));
+  EXPECT_TRUE(frozen(b) && frozen("output_layer.weight"));
 }
 
 // Layers have 12 * 64 = 768 weights each in matrices, the head 8 * 50.

@@ -169,8 +169,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add_model(setup, lines);
   add("> number of parameters: {}", format_count(setup.model->parameters()));
   if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
-    add(" > trained of them: {}",
-        format_count(trained_share(config.optimizer, *setup.model).parameters));
+    add(" > trained of them: {}", format_count(trained_share(config, *setup.model).parameters));
   }
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
       vocabulary.padded - vocabulary.ids, vocabulary.padded);

@@ -66,7 +66,7 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
 
 RunLog::Sample RunLog::mean_sample(const RunSetup& setup) {
   const Model& model = *setup.model;
-  const double share = trained_share(setup.config.optimizer, model).flops;
+  const double share = trained_share(setup.config, model).flops;
   Sample sample{
       .tokens = static_cast<double>(model.tokens_per_sample()),
       .model_flops = share * model.flops_per_sample(),
