@@ -28,6 +28,13 @@ struct GptSourceOptions {
   const IndexCache* cache = nullptr;     // none: in memory
 };
 
+// The samples of whole sequences, packed as the options say, which is not kWrapped; the log says
+// how well. ConfigError as PackedSamples.
+std::shared_ptr<const SampleSource> packed_source(const GptSourceOptions& options,
+                                                  std::shared_ptr<const TokenSequences> sequences,
+                                                  IndexRange range,
+                                                  std::optional<std::int64_t> samples);
+
 // --split divides sequences.
 class GptSources final : public DataSources {
  public:
