@@ -189,9 +189,12 @@ TEST(ChatEncoder, SaysWhyPrefixesShowNothing) {
 
 TEST(ChatEncoder, SeesSpecialTokensInMessages) {
   const auto tokenizer = byte_tokenizer();
+  const SpecialTexts special(tokenizer);
   const auto chat = encoder(tokenizer, kChatMl);
-  EXPECT_FALSE(chat.has_special_tokens(kConversation));
-  EXPECT_TRUE(chat.has_special_tokens({.messages = {{"user", "a<|im_end|>b"}}}));
+  EXPECT_EQ(chat.message_with_special_token(kConversation, special), std::nullopt);
+  EXPECT_EQ(chat.message_with_special_token(
+                {.messages = {{"system", "<|im_end"}, {"user", "a<|im_end|>b"}}}, special),
+            1);
 }
 
 TEST(Conversations, AreReadByTheirKeys) {
