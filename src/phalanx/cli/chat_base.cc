@@ -107,10 +107,10 @@ void ChatBase::set_defaults(FlagSet& flags) const {
 }
 
 int ChatBase::import(CommandIo& io) const {
-  log_info("{}: a folder of Hugging Face's: its weights are imported to {}, once",
-           folder_.string(), checkpoint_.string());
-  return run_import_hugging_face(
-      io, {"--input", folder_.string(), "--output", checkpoint_.string()});
+  log_info("{}: a folder of Hugging Face's: its weights are imported to {}, once", folder_.string(),
+           checkpoint_.string());
+  return run_import_hugging_face(io,
+                                 {"--input", folder_.string(), "--output", checkpoint_.string()});
 }
 
 }  // namespace phalanx
