@@ -28,7 +28,12 @@ SpecialTexts::SpecialTexts(const Tokenizer& tokenizer) {
     const std::string text = tokenizer.piece(id);
     if (text.empty() || !is_special(tokenizer, id, text)) continue;
     by_first_byte_[static_cast<unsigned char>(text[0])].push_back(text);
+    all_.emplace_back(id, text);
   }
+}
+
+bool SpecialTexts::has(std::int32_t id) const {
+  return std::ranges::binary_search(all_, id, {}, &std::pair<std::int32_t, std::string>::first);
 }
 
 bool SpecialTexts::may_occur_in(std::string_view text) const {

@@ -32,16 +32,16 @@ void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& coun
                  std::int64_t most_tokens) {
   if (counts.too_long > 0) {
     log_warning(
-        "{}: {} conversations of {} data are left out: they are longer than --seq-length {}. Give "
+        "{}: {} conversations of the {} part are left out: they are longer than --seq-length {}. Give "
         "a longer one, or --sft-truncation",
         file, format_count(counts.too_long), name_of(kind), most_tokens);
   }
   if (counts.cut > 0) {
-    log_warning("{}: {} conversations of {} data are cut to --seq-length {}", file,
+    log_warning("{}: {} conversations of the {} part are cut to --seq-length {}", file,
                 format_count(counts.cut), name_of(kind), most_tokens);
   }
   if (counts.untrained > 0) {
-    log_warning("{}: {} conversations of {} data are left out: none of their tokens is trained",
+    log_warning("{}: {} conversations of the {} part are left out: none of their tokens is trained",
                 file, format_count(counts.untrained), name_of(kind));
   }
 }

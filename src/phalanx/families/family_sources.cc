@@ -45,12 +45,6 @@ DocumentPacking chat_packing_of(const DataConfig& data) {
   return data.sft_packing == "next-fit" ? DocumentPacking::kGreedy : DocumentPacking::kBestFit;
 }
 
-Truncation truncation_of(const DataConfig& data) {
-  if (data.sft_truncation == "error") return Truncation::kError;
-  if (data.sft_truncation == "end") return Truncation::kEnd;
-  return data.sft_truncation == "start" ? Truncation::kStart : Truncation::kDrop;
-}
-
 ChatLoss chat_loss_of(const DataConfig& data) {
   if (data.sft_loss == "last") return ChatLoss::kLast;
   if (data.sft_loss == "all") return ChatLoss::kAll;
@@ -138,6 +132,12 @@ ConversationOptions conversation_options(const DataConfig& data,
 
 TemplateText chat_template_text(const DataConfig& data, const TokenizerOptions& tokenizer_options) {
   return find_template_text(data.chat_template, place_of(tokenizer_options));
+}
+
+Truncation truncation_of(const DataConfig& data) {
+  if (data.sft_truncation == "error") return Truncation::kError;
+  if (data.sft_truncation == "end") return Truncation::kEnd;
+  return data.sft_truncation == "start" ? Truncation::kStart : Truncation::kDrop;
 }
 
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "phalanx/chat/template_file.h"
+#include "phalanx/chat_data/chosen_conversations.h"
 #include "phalanx/chat_data/conversation_tokens.h"
 #include "phalanx/data/data_sources.h"
 #include "phalanx/data/index_cache.h"
@@ -42,6 +43,7 @@ std::unique_ptr<DataSources> chat_sources(const DataConfig& data, const SourceSe
 ConversationOptions conversation_options(const DataConfig& data,
                                          const TokenizerOptions& tokenizer_options,
                                          const Tokenizer& tokenizer);
+Truncation truncation_of(const DataConfig& data);
 // The template of --chat-template, or the one beside the tokenizer's files.
 TemplateText chat_template_text(const DataConfig& data, const TokenizerOptions& tokenizer_options);
 // ConfigError as BertSources and T5Sources, and for --data-order sequential.

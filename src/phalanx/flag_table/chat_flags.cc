@@ -63,6 +63,20 @@ constexpr TrainFlag kChatRows[] = {
                            kChat, "--chat-template-date",
                            "The day of a template that asks for today's, YYYY-MM-DD",
                            {.value_name = "DAY", .needs = "--sft", .resume = kFixed})),
+    of_families("gpt",
+                works<&RunConfig::answer_prompts>(
+                    kChat, "--answer-prompts",
+                    "Conversations, a line of JSON each, whose last message is the assistant's: "
+                    "the model answers what is before it while it is trained, and log, "
+                    "metrics.jsonl and report.html have both",
+                    {.value_name = "FILE", .needs = "--sft"})),
+    of_families("gpt",
+                works<&RunConfig::answer_interval>(
+                    kChat, "--answer-interval", "Iterations between answers (0: --eval-interval)",
+                    {.range = at_least(0), .needs = "--answer-prompts"})),
+    of_families("gpt", works<&RunConfig::answer_tokens>(
+                           kChat, "--answer-tokens", "Tokens of an answer, at most",
+                           {.range = from_to(1, kMostInt32), .needs = "--answer-prompts"})),
 };
 
 }  // namespace

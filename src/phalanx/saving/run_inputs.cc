@@ -91,6 +91,7 @@ void check_files(const TrainConfig& config) {
   };
   for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) look(file.flag, file.path);
   look(kChatTemplateFlag, config.data.chat_template);
+  look("--answer-prompts", config.run.answer_prompts);
   const bool has_words = look("--data-args-path", config.data.data_args_path);
   if (look("--per-split-data-args-path", config.data.per_split_data_args_path) && has_words) {
     for (const auto& [flag, prefix] : data_paths(config.data).prefixes()) {

@@ -271,6 +271,11 @@ bool checks_for_nan(const TrainConfig& c) {
   return !c.run.no_check_for_nan_in_loss_and_grad && !c.model.fp16 && !c.optimizer.loss_scale;
 }
 
+std::int64_t answer_interval(const RunConfig& run) {
+  if (run.answer_prompts.empty()) return 0;
+  return run.answer_interval > 0 ? run.answer_interval : run.eval_interval;
+}
+
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {
   std::vector<std::int64_t> iterations;
   for (const std::string& word : run.iterations_to_skip) {

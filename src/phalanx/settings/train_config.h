@@ -282,6 +282,9 @@ struct JobName {
 
 // How the run goes.
 struct RunConfig {
+  std::string answer_prompts;        // a file of conversations that the run answers; "": none
+  std::int64_t answer_interval = 0;  // iterations; 0: eval_interval
+  std::int64_t answer_tokens = 64;   // of an answer, at most
   std::int64_t train_iters = 0;
   std::int64_t train_samples = 0;
   std::int64_t exit_interval = 0;
