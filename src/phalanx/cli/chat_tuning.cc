@@ -15,6 +15,7 @@
 #include "phalanx/cli/chat_sizes.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/training_run.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family.h"
 #include "phalanx/ops/driver_memory.h"
 #include "phalanx/rank/step_programs.h"

@@ -9,7 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/chat_data/chosen_conversations.h"
-#include "phalanx/families/family_sources.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/rules/rules.h"
 

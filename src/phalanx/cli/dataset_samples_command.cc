@@ -17,6 +17,7 @@
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/data/bert_samples.h"
 #include "phalanx/data/t5_samples.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family_sources.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"

@@ -7,14 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "phalanx/chat/template_file.h"
-#include "phalanx/chat_data/chosen_conversations.h"
-#include "phalanx/chat_data/conversation_tokens.h"
 #include "phalanx/data/data_sources.h"
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/masking.h"
 #include "phalanx/settings/train_config.h"
-#include "phalanx/tokenizer/registry.h"
 #include "phalanx/tokenizer/tokenizer.h"
 
 namespace phalanx {
@@ -33,19 +29,6 @@ struct SourceSeed {
 std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSeed& seed,
                                          std::int64_t vocabulary_size, std::int32_t eod,
                                          std::int64_t document_multiple = 1);
-// Of conversations (--sft), as ChatSources; ConfigError where there is no chat template.
-std::unique_ptr<DataSources> chat_sources(const DataConfig& data, const SourceSeed& seed,
-                                          const TokenizerOptions& tokenizer_options,
-                                          const Tokenizer& tokenizer,
-                                          std::int64_t document_multiple = 1);
-// What decides the ids and masks of conversations. ConfigError as above, and for arguments of
-// templates that are none.
-ConversationOptions conversation_options(const DataConfig& data,
-                                         const TokenizerOptions& tokenizer_options,
-                                         const Tokenizer& tokenizer);
-Truncation truncation_of(const DataConfig& data);
-// The template of --chat-template, or the one beside the tokenizer's files.
-TemplateText chat_template_text(const DataConfig& data, const TokenizerOptions& tokenizer_options);
 // ConfigError as BertSources and T5Sources, and for --data-order sequential.
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,
                                           const Tokenizer& tokenizer, bool binary_head);

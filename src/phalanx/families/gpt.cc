@@ -3,6 +3,7 @@
 #include "phalanx/model/gpt.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/families.h"
 #include "phalanx/settings/config_views.h"
 

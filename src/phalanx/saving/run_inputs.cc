@@ -17,6 +17,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/chat/template_file.h"
 #include "phalanx/data/indexed_dataset.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/data_settings.h"

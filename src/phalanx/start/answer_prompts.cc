@@ -9,7 +9,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/chat/prompt_encoder.h"
-#include "phalanx/families/family_sources.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/inference/run_answers.h"
 
 namespace phalanx {
