@@ -114,7 +114,6 @@ GeneratePrompts read_prompts(const GenerateOptions& options, const TrainedModel&
   if (options.chat.is_on) {
     if (all.empty()) throw ConfigError("--chat answers --prompt, --prompts-file or --interactive");
     encoder.emplace(prompt_encoder(options.chat, trained));
-    prompts.end_of_turn = end_of_turn(*encoder);
   } else if (all.empty()) {
     all.push_back({.source = "--prompt"});
   }
@@ -136,6 +135,7 @@ GeneratePrompts read_prompts(const GenerateOptions& options, const TrainedModel&
                   all.size() == 1 ? std::string("the prompt") : prompt.source);
     }
   }
+  if (encoder) prompts.end_of_turn = end_of_turn(*encoder);
   return prompts;
 }
 
