@@ -68,7 +68,7 @@ DataSources::OpenedData ChatSources::open(const std::string& path, const SourceR
   if (!file) {
     file = ConversationTokens::read(path, tokenizer_, options_.conversations,
                                     options_.samples.cache, poll());
-    if (!options_.is_quiet) tell_file(*file);
+    if (!options_.samples.is_quiet) tell_file(*file);
   }
   const auto samples_of = [this, file, kind = request.kind](IndexRange range,
                                                             std::optional<std::int64_t> samples) {
@@ -76,7 +76,7 @@ DataSources::OpenedData ChatSources::open(const std::string& path, const SourceR
     auto chosen = std::make_shared<const ChosenConversations>(
         file, numbers, options_.samples.sequence_length, options_.truncation);
     const ChoiceCounts& counts = chosen->counts();
-    if (!options_.is_quiet) {
+    if (!options_.samples.is_quiet) {
       tell_choice(file->file(), kind, counts, options_.samples.sequence_length);
     }
     if (counts.conversations == 0) {

@@ -19,7 +19,6 @@ struct ChatSourceOptions {
   GptSourceOptions samples;
   ConversationOptions conversations;
   Truncation truncation = Truncation::kDrop;
-  bool is_quiet = false;  // nothing is said of the files and of what is left out
 };
 
 // The words of the data flags name files. --split divides conversations by a permutation that the

@@ -127,7 +127,7 @@ void ChatTuning::set_defaults(FlagSet& flags) {
   set_adapters(flags);
   set_rates(flags);
   // Known only from the data.
-  flags.set_default("--micro-batch-size", "1");
+  if (!goes_on_) flags.set_default("--micro-batch-size", "1");
   if (!flags.given("--train-samples")) flags.set_default("--train-iters", "1");
   if (!run.save.empty()) {
     flags.set_default("--save-interval", "1");

@@ -55,7 +55,7 @@ struct OpListOf {};
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
   X(AdamSegments) X(SgdSegments)                                                    \
   X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
-  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Uniform) X(Scale)
 // clang-format on
 
 template <typename None, typename... Ops>

@@ -166,6 +166,7 @@ void resolve(TrainConfig& config, bool for_training) {
     resolve_model(config);
     family_of(config).resolve_model(config);
   });
+  if (has_model) faults.hold([&] { check_adapters(config); });
   const bool has_ranks = faults.hold([&] {
     resolve_encoder_ranks(config.layout);
     resolve_ranks(config);

@@ -77,5 +77,74 @@ TEST(TrainedParameters, FlopsAreThoseOfThePassesThatRun) {
   EXPECT_EQ(norm.parameters, 16);
 }
 
+// The adapters of a model of Llama's family.
+struct LlamaSize {
+  std::int64_t layers, hidden, ffn, heads, groups;
+};
+std::int64_t adapter_parameters(const LlamaSize& size, std::int64_t rank,
+                                const std::vector<nn::AdapterPart>& parts) {
+  GptConfig config{.transformer = {.num_layers = size.layers,
+                                   .hidden = size.hidden,
+                                   .ffn_hidden = size.ffn,
+                                   .heads = size.heads,
+                                   .query_groups = size.groups,
+                                   .head_size = 128,
+                                   .gated = true,
+                                   .tensor = {},
+                                   .adapters = {.rank = rank}},
+                   .vocabulary = 64,
+                   .padded_vocabulary = 64,
+                   .max_positions = 8};
+  for (const nn::AdapterPart part : parts) {
+    config.transformer.adapters.parts[static_cast<std::size_t>(part)] = true;
+  }
+  TrainConfig all;
+  all.lora.rank = rank;
+  return trained_share(all, GptModel(config, 8)).parameters;
+}
+
+TEST(TrainedParameters, AdaptersOfKnownModels) {
+  using enum nn::AdapterPart;
+  const std::vector<nn::AdapterPart> all = {kQuery, kKey, kValue, kOutput, kGate, kUp, kDown};
+  constexpr LlamaSize kLlama3{32, 4096, 14336, 32, 8};
+  EXPECT_EQ(adapter_parameters(kLlama3, 16, all), 41'943'040);
+  EXPECT_EQ(adapter_parameters({32, 4096, 11008, 32, 32}, 16, all), 39'976'960);
+  EXPECT_EQ(adapter_parameters({80, 8192, 28672, 64, 8}, 16, all), 207'093'760);
+  EXPECT_EQ(adapter_parameters(kLlama3, 8, {kQuery, kValue}), 3'407'872);
+}
+
+// The model has a forward pass and the gradient of its input, adapters all three, so of 6 N there
+// are 4 N and 6 of each weight of adapters.
+TEST(TrainedParameters, FlopsOfAdaptersAreTheirsAndTwoThirdsOfTheModels) {
+  GptConfig config;
+  config.vocabulary = 64;
+  config.padded_vocabulary = 64;
+  config.max_positions = 8;
+  config.tied_embedding = false;
+  config.transformer = {.num_layers = 2,
+                        .hidden = 8,
+                        .ffn_hidden = 32,
+                        .heads = 2,
+                        .query_groups = 2,
+                        .head_size = 4,
+                        .tensor = {}};
+  const double before = GptModel(config, 8).flops_per_sample();
+  config.transformer.adapters.rank = 2;
+  config.transformer.adapters.parts.fill(true);
+  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kQkv)] = false;
+  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kGate)] = false;
+  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kUp)] = false;
+  const GptModel adapted(config, 8);
+  // q, k, v and o have 8 + 8 features each, fc1 and fc2 8 + 32.
+  constexpr double kAdapters = 2.0 * 2 * (4 * 16 + 2 * 40);
+  constexpr double kModel = 2 * 768 + 8 * 64;
+  EXPECT_DOUBLE_EQ(adapted.flops_per_sample() - before, 8 * 6.0 * kAdapters);
+  TrainConfig all;
+  all.lora.rank = 2;
+  const TrainedShare share = trained_share(all, adapted);
+  EXPECT_EQ(share.parameters, static_cast<std::int64_t>(kAdapters));
+  EXPECT_DOUBLE_EQ(share.flops, (2.0 * kModel + 3.0 * kAdapters) / (3.0 * (kModel + kAdapters)));
+}
+
 }  // namespace
 }  // namespace phalanx
