@@ -1,76 +1,105 @@
 #include "phalanx/cli/chat_prompts.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <string>
-#include <vector>
+#include <fmt/format.h>
 
-#include "phalanx/base/file.h"
-#include "phalanx/chat_data/chat_sources.h"
-#include "phalanx/data/split.h"
-#include "phalanx/families/family_sources.h"
-#include "phalanx/settings/data_settings.h"
+#include <nlohmann/json.hpp>
+
+#include "phalanx/base/error.h"
+#include "phalanx/chat/template_file.h"
 
 namespace phalanx {
 namespace {
 
-constexpr std::size_t kPrompts = 3;
+namespace fs = std::filesystem;
 
-// The file with the conversations that are held out, and whether --split divides it.
-struct HeldOut {
-  std::string file;
-  bool is_divided = false;
-};
-HeldOut held_out(const DataConfig& data) {
-  const RunDataPaths paths = data_paths(data);
-  if (paths.common) return {paths.common->prefixes.front(), true};
-  const auto& own = paths.by_split[static_cast<std::size_t>(SplitKind::kValid)];
-  return {own ? own->prefixes.front() : std::string(), false};
+std::vector<ChatMessage> begun(const ChatOptions& options) {
+  if (options.system.empty()) return {};
+  return {{"system", options.system}};
 }
 
-bool has_messages(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  return json.is_object() && (json.contains("messages") || json.contains("conversations"));
+// Where the tokenizer's other files are: with it, or in the checkpoint, which holds copies.
+fs::path tokenizer_place(const TrainedModel& trained) {
+  const std::string& model = trained.config.tokenizer.tokenizer_model;
+  return model.empty() ? trained.checkpoint.directory() : fs::path(model);
 }
 
-// The lines of the first conversations of the part that are no longer than a sample.
-std::set<std::int64_t> lines_of(const ConversationTokens& all, const DataConfig& data,
-                                IndexRange part, std::uint32_t seed) {
-  std::set<std::int64_t> lines;
-  for (const std::uint32_t number : conversations_of_part(all.size(), part, seed)) {
-    const ConversationEntry entry = all.entry(number);
-    if (entry.tokens <= data.seq_length) lines.insert(entry.line);
-    if (lines.size() == kPrompts) break;
-  }
-  return lines;
+fs::path template_file(const ChatOptions& options, const TrainedModel& trained) {
+  if (!options.template_file.empty()) return options.template_file;
+  const fs::path held = trained.checkpoint.directory() / kChatTemplateName;
+  return fs::exists(held) ? held : fs::path();
 }
 
 }  // namespace
 
-bool write_answer_prompts(const TrainConfig& config, const Tokenizer& tokenizer,
-                          const std::filesystem::path& file) {
-  const DataConfig& data = config.data;
-  const HeldOut from = held_out(data);
-  if (from.file.empty()) return false;
-  const IndexCache cache(data.data_cache_path);
-  const auto all = ConversationTokens::read(from.file, tokenizer,
-                                            conversation_options(data, config.tokenizer, tokenizer),
-                                            data.data_cache_path.empty() ? nullptr : &cache, [] {});
-  const IndexRange part = from.is_divided ? Split(data.split).range(SplitKind::kValid, all->size())
-                                          : IndexRange{0, all->size()};
-  if (part.size() == 0) return false;
-  const auto wanted = lines_of(*all, data, part, static_cast<std::uint32_t>(config.run.seed));
-  std::ifstream lines(from.file);
-  std::string text;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (wanted.contains(++number) && has_messages(line)) text += line + "\n";
+void add_chat_flags(FlagSet& flags, ChatOptions& options) {
+  flags.section("Chat");
+  flags.add({.name = "--chat",
+             .help = "Prompts are what a user says, rendered with the model's chat template; a "
+                     ".jsonl file may have {\"messages\": [...]}. What the assistant answers is "
+                     "printed",
+             .excludes = "--parse-special-tokens --add-special-tokens"},
+            &options.is_on);
+  flags.add({.name = "--system",
+             .help = "The system message of each conversation",
+             .value_name = "TEXT",
+             .needs = "--chat"},
+            &options.system);
+  flags.add({.name = "--chat-template",
+             .help = "The chat template (Jinja), instead of the checkpoint's or the tokenizer's",
+             .value_name = "FILE",
+             .needs = "--chat"},
+            &options.template_file);
+  flags.add({.name = "--chat-template-args",
+             .help = "Variables for the template, as a JSON object",
+             .value_name = "JSON",
+             .needs = "--chat"},
+            &options.arguments);
+  flags.add({.name = "--chat-template-date",
+             .help = "The day that a template is told when it asks for today's",
+             .value_name = "YYYY-MM-DD",
+             .needs = "--chat"},
+            &options.date);
+}
+
+PromptEncoder prompt_encoder(const ChatOptions& options, const TrainedModel& trained) {
+  const fs::path place = tokenizer_place(trained);
+  ChatSettings settings{.special_tokens = template_tokens(*trained.tokenizer, place),
+                        .arguments = options.arguments};
+  if (!options.date.empty()) settings.date = template_day(options.date);
+  return {*trained.tokenizer, find_chat_template(template_file(options, trained), place),
+          std::move(settings)};
+}
+
+std::vector<ChatMessage> conversation_of(const ChatOptions& options, const std::string& text,
+                                         std::string_view source) {
+  if (text.empty()) throw ConfigError("{} is empty: with --chat it is what the user says", source);
+  std::vector<ChatMessage> messages = begun(options);
+  messages.push_back({"user", text});
+  return messages;
+}
+
+std::vector<ChatMessage> conversation_of_json(const ChatOptions& options, const std::string& line,
+                                              const std::string& file, std::size_t line_number) {
+  const std::string source = fmt::format("{}, line {}", file, line_number);
+  const auto document = nlohmann::json::parse(line, nullptr, false);
+  if (document.is_object() && !document.contains("messages")) {
+    const auto prompt = document.find("prompt");
+    if (prompt == document.end() || !prompt->is_string()) {
+      throw DataError("{}: expected a JSON object with \"messages\" or a text \"prompt\"", source);
+    }
+    return conversation_of(options, prompt->get<std::string>(), source);
   }
-  if (text.empty()) return false;
-  std::filesystem::create_directories(file.parent_path());
-  write_file_durably(file, text);
-  return true;
+  const Conversation read =
+      ConversationReader(file, {.needs_answer = false}).read(line, line_number);
+  std::vector<ChatMessage> messages = begun(options);
+  if (!messages.empty() && !read.messages.empty() && read.messages.front().role == "system") {
+    throw DataError("{}: the conversation has a system message: leave --system out", source);
+  }
+  messages.insert(messages.end(), read.messages.begin(), read.messages.end());
+  if (read.messages.empty() || messages.back().role != "user") {
+    throw DataError("{}: the last message is not a user's: there is nothing to answer", source);
+  }
+  return messages;
 }
 
 }  // namespace phalanx

@@ -12,7 +12,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/chat_data/conversation_tokens.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
-#include "phalanx/cli/chat_prompts.h"
+#include "phalanx/cli/answer_prompts.h"
 #include "phalanx/cli/chat_sizes.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/training_run.h"
