@@ -32,7 +32,8 @@ void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& coun
                  std::int64_t most_tokens) {
   if (counts.too_long > 0) {
     log_warning(
-        "{}: {} conversations of the {} part are left out: they are longer than --seq-length {}. Give "
+        "{}: {} conversations of the {} part are left out: they are longer than --seq-length {}. "
+        "Give "
         "a longer one, or --sft-truncation",
         file, format_count(counts.too_long), name_of(kind), most_tokens);
   }
@@ -46,19 +47,18 @@ void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& coun
   }
 }
 
-// The conversations of a part, in the order of the file.
-std::vector<std::uint32_t> numbers_of(std::int64_t conversations, IndexRange range,
-                                      std::uint32_t seed) {
+}  // namespace
+
+std::vector<std::uint32_t> conversations_of_part(std::int64_t conversations, IndexRange part,
+                                                 std::uint32_t seed) {
   std::vector<std::uint32_t> all(static_cast<std::size_t>(conversations));
   std::iota(all.begin(), all.end(), 0U);
-  if (range.size() == conversations) return all;
+  if (part.size() == conversations) return all;
   NumpyRandom(seed).shuffle(std::span(all));
-  std::vector<std::uint32_t> part(all.begin() + range.begin, all.begin() + range.end);
-  std::ranges::sort(part);
-  return part;
+  std::vector<std::uint32_t> chosen(all.begin() + part.begin, all.begin() + part.end);
+  std::ranges::sort(chosen);
+  return chosen;
 }
-
-}  // namespace
 
 ChatSources::ChatSources(const Tokenizer& tokenizer, ChatSourceOptions options)
     : DataSources(options.samples.poll), tokenizer_(tokenizer), options_(std::move(options)) {}
@@ -68,15 +68,15 @@ DataSources::OpenedData ChatSources::open(const std::string& path, const SourceR
   if (!file) {
     file = ConversationTokens::read(path, tokenizer_, options_.conversations,
                                     options_.samples.cache, poll());
-    if (!options_.is_quiet) tell_file(*file);
+    if (!options_.samples.is_quiet) tell_file(*file);
   }
   const auto samples_of = [this, file, kind = request.kind](IndexRange range,
                                                             std::optional<std::int64_t> samples) {
-    const auto numbers = numbers_of(file->size(), range, options_.samples.seed);
+    const auto numbers = conversations_of_part(file->size(), range, options_.samples.seed);
     auto chosen = std::make_shared<const ChosenConversations>(
         file, numbers, options_.samples.sequence_length, options_.truncation);
     const ChoiceCounts& counts = chosen->counts();
-    if (!options_.is_quiet) {
+    if (!options_.samples.is_quiet) {
       tell_choice(file->file(), kind, counts, options_.samples.sequence_length);
     }
     if (counts.conversations == 0) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "phalanx/chat_data/chosen_conversations.h"
 #include "phalanx/chat_data/conversation_tokens.h"
@@ -19,8 +20,12 @@ struct ChatSourceOptions {
   GptSourceOptions samples;
   ConversationOptions conversations;
   Truncation truncation = Truncation::kDrop;
-  bool is_quiet = false;  // nothing is said of the files and of what is left out
 };
+
+// The numbers of the conversations of a part, in the order of the file: which they are depends on
+// the seed and on how many conversations there are.
+std::vector<std::uint32_t> conversations_of_part(std::int64_t conversations, IndexRange part,
+                                                 std::uint32_t seed);
 
 // The words of the data flags name files. --split divides conversations by a permutation that the
 // seed and their number decide; each part keeps the order of the file.

@@ -12,6 +12,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/chat_data/conversation_tokens.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
+#include "phalanx/cli/answer_prompts.h"
 #include "phalanx/cli/chat_sizes.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/training_run.h"
@@ -128,7 +129,7 @@ void ChatTuning::set_defaults(FlagSet& flags) {
   set_adapters(flags);
   set_rates(flags);
   // Known only from the data.
-  flags.set_default("--micro-batch-size", "1");
+  if (!goes_on_) flags.set_default("--micro-batch-size", "1");
   if (!flags.given("--train-samples")) flags.set_default("--train-iters", "1");
   if (!run.save.empty()) {
     flags.set_default("--save-interval", "1");
@@ -205,6 +206,7 @@ void ChatTuning::settle(const FlagSet& flags, bool for_training, const Kernels& 
   const auto tokenizer = make_tokenizer(config_.tokenizer);
   if (!flags.given("--seq-length") && !goes_on_) choose_sequence(*tokenizer);
   choose_batches(flags, *tokenizer, for_training, kernels);
+  if (for_training) choose_prompts(flags, *tokenizer);
   resolve(config_, for_training);
 }
 
@@ -321,6 +323,20 @@ void ChatTuning::choose_length(const FlagSet& flags, std::int64_t samples) {
   if (has_validation) return;
   config_.data.full_validation = false;
   if (!flags.given("--eval-iters")) run.eval_iters = 0;
+}
+
+// The first rank answers, where it has the whole model; each start asks the same.
+void ChatTuning::choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer) {
+  const LayoutConfig& layout = config_.layout;
+  RunConfig& run = config_.run;
+  if (flags.given("--answer-prompts") || ranks_of_model(layout) > 1 || zero_stage(layout) == 3 ||
+      layout.device != "cpu" || (run.eval_iters == 0 && !config_.data.full_validation)) {
+    return;
+  }
+  const fs::path file = fs::path(run.save) / "answer_prompts.jsonl";
+  const bool is_there =
+      goes_on_ ? fs::exists(file) : write_answer_prompts(config_, tokenizer, file);
+  if (is_there) run.answer_prompts = file.string();
 }
 
 }  // namespace phalanx

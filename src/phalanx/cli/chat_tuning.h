@@ -53,6 +53,7 @@ class ChatTuning {
   void choose_batches(const FlagSet& flags, const Tokenizer& tokenizer, bool for_training,
                       const Kernels& kernels);
   void choose_micro_batch(const Tokenizer& tokenizer, bool for_training, const Kernels& kernels);
+  void choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer);
   void choose_length(const FlagSet& flags, std::int64_t samples);
   // Samples of an epoch; 0 where the call names no data.
   std::int64_t samples_of_epoch(const TrainConfig& resolved, const Tokenizer& tokenizer) const;

@@ -47,7 +47,7 @@ std::shared_ptr<const SampleSource> packed_source(const GptSourceOptions& option
                        .order = options.order,
                        .poll = options.poll},
       options.batch, options.schema, options.cache);
-  tell_packs(name, packed->index().counts, options.sequence_length);
+  if (!options.is_quiet) tell_packs(name, packed->index().counts, options.sequence_length);
   return packed;
 }
 

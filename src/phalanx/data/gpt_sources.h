@@ -26,6 +26,7 @@ struct GptSourceOptions {
   std::int64_t document_multiple = 1;    // PackIndexOptions, where documents are packed
   std::function<void()> poll = nullptr;  // GptIndexOptions
   const IndexCache* cache = nullptr;     // none: in memory
+  bool is_quiet = false;                 // nothing is said of packs and conversations
 };
 
 // The samples of whole sequences, packed as the options say, which is not kWrapped; the log says

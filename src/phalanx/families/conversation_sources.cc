@@ -63,8 +63,8 @@ std::unique_ptr<DataSources> chat_sources(const DataConfig& data, const SourceSe
   ChatSourceOptions options{
       .samples = sample_options(data, seed, tokenizer.vocab_size(), document_multiple),
       .conversations = conversation_options(data, tokenizer_options, tokenizer),
-      .truncation = truncation_of(data),
-      .is_quiet = seed.is_quiet};
+      .truncation = truncation_of(data)};
+  options.samples.is_quiet = seed.is_quiet;
   options.samples.batch.averages_documents = data.sft_average == "sample";
   options.samples.packing = chat_packing_of(data);
   return std::make_unique<ChatSources>(tokenizer, std::move(options));
