@@ -93,7 +93,7 @@ void join_base(CheckpointReader& reader, const fs::path& elsewhere, Verify verif
           digest_to_text(said->weights_xxh3));
     }
   }
-  reader.join(nullptr, std::move(base));
+  reader.lay_under(std::move(base));
 }
 
 CheckpointReader open_with_base(const fs::path& directory, Verify verify,

@@ -209,12 +209,6 @@ bool CheckpointReader::has_optimizer() const {
   });
 }
 
-void CheckpointReader::join(std::shared_ptr<const CheckpointReader> overlay,
-                            std::shared_ptr<const CheckpointReader> base) {
-  overlay_ = std::move(overlay);
-  base_ = std::move(base);
-}
-
 const Manifest::Entry* CheckpointReader::find_own(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &manifest().tensors[found->second];

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_files.h"
@@ -54,7 +55,7 @@ class CheckpointReader {
   // their digests must agree: DataError names what does not.
   explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
-  // Tensors that are in no file (memory_tensors.h), for join(): it has no place.
+  // Tensors that are in no file (memory_tensors.h), for lay_over(): it has no place.
   CheckpointReader(Manifest manifest, std::unique_ptr<const StoredTensors> tensors);
 
   // Opens one that lies elsewhere, in parts; its directory() is empty.
@@ -94,11 +95,13 @@ class CheckpointReader {
   // none.
   std::optional<std::filesystem::path> copy_of(std::string_view flag) const;
 
-  // From here on tensors of other checkpoints are found as well: weights of `overlay` before those
-  // of this one, weights of `base` where this one has none. Either may be null. What says
-  // manifest() stays this one's.
-  void join(std::shared_ptr<const CheckpointReader> overlay,
-            std::shared_ptr<const CheckpointReader> base);
+  // From here on tensors of another checkpoint are found as well: weights of an overlay before
+  // those of this one, weights of a base where this one has none. manifest() stays this one's.
+  void lay_over(std::shared_ptr<const CheckpointReader> overlay) { overlay_ = std::move(overlay); }
+  void lay_under(std::shared_ptr<const CheckpointReader> base) { base_ = std::move(base); }
+  // What it was joined with; null: nothing.
+  const CheckpointReader* overlay() const { return overlay_.get(); }
+  const CheckpointReader* base() const { return base_.get(); }
 
   // Compares every byte of every file with the manifest, whatever was verified before.
   void verify_all() const;

@@ -17,8 +17,8 @@ struct MemoryTensor {
   std::vector<float> values;  // row-major
 };
 
-// A reader for CheckpointReader::join(). InternalError if the values are not as many as the shape
-// asks for.
+// A reader for CheckpointReader::lay_over(). InternalError if the values are not as many as the
+// shape asks for.
 std::shared_ptr<const CheckpointReader> reader_of(std::vector<MemoryTensor> tensors);
 
 }  // namespace phalanx

@@ -45,8 +45,13 @@ constexpr TrainFlag kLoraRows[] = {
                            {.choices = "uniform gaussian"})),
     of_families("gpt", works<&LoraConfig::load>(
                            kAdapters, "--lora-load",
-                           "Begin with these adapters: a checkpoint, or a folder of peft's",
+                           "A new run begins with these adapters: a checkpoint's, or those of a "
+                           "folder of peft's",
                            {.value_name = "DIR"})),
+    of_families(
+        "gpt", works<&LoraConfig::base>(kAdapters, "--lora-base",
+                                        "Where the base of the loaded adapters is, if it was moved",
+                                        {.value_name = "DIR"})),
 };
 
 }  // namespace

@@ -104,6 +104,10 @@ struct LoraConfig {
   std::string layers;            // "0-3,7", from 0; "": all
   std::string init = "uniform";  // of A: uniform, gaussian; B is zero
   std::string load;              // a directory with the adapters to begin with; "": new ones
+  std::string base;              // where the base of the loaded checkpoint is; "": where it was
+  // No flag, but known when the run begins: another checkpoint has all that is not trained, so this
+  // run does not save it.
+  bool has_base = false;
 };
 
 // How it lies on ranks. The world size of a run comes from --nproc or from a launcher, that of a

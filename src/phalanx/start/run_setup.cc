@@ -14,6 +14,7 @@
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/start/adapter_sources.h"
 #include "phalanx/start/imported_parts.h"
 #include "phalanx/start/snapshot_share.h"
 
@@ -49,6 +50,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       grid(rank_grid(config.layout)),
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
+      base(std::move(start.base)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
       loads_from_memory(checkpoint && checkpoint->is_in_memory()),
       loads_from_save(checkpoint && is_saved_in(config.run.save, *checkpoint)),
@@ -72,6 +74,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
   plan_memory(runner);
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
+    check_adapters(config, *model, *checkpoint);
     check_trained(config, *model, *loaded);
     check_inputs(inputs, *loaded, config.run);
     ImportedParts imported = imported_parts(config, inputs, *loaded);
@@ -171,7 +174,8 @@ SavedRun RunSetup::saved_run() const {
           .inputs = inputs,
           .schedule = schedule,
           .products = device.products_name(),
-          .digests = digests.get()};
+          .digests = digests.get(),
+          .base = base};
 }
 
 SaveTarget RunSetup::save_target() const {

@@ -44,6 +44,8 @@ struct RunSetup {
   // What the run begins with, or null. Each rank gives it up once it is read, so that files that
   // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
+  // Of the weights that the run does not train, where it has adapters and does not save them.
+  std::optional<Manifest::Base> base;
   std::optional<Manifest> loaded;  // the checkpoint's
   bool loads_from_memory = false;  // the checkpoint is a snapshot
   bool loads_from_save = false;    // --save has the checkpoint
