@@ -142,7 +142,8 @@ struct TinyAdapters {
 class WholeLlama {
  public:
   WholeLlama(const json& expected, const GoldenMachine& machine,
-             const GptBatchOptions& options = {}, const TinyAdapters& adapters = {})
+             const GptBatchOptions& options = {}, const TinyAdapters& adapters = {},
+             const std::vector<double>& loss_mask = {})
       : backend_(machine.backend()),
         model_(model_of(golden().at("whole size"), variant_of(expected, options), 8, machine,
                         adapters.settings)),
@@ -156,6 +157,7 @@ class WholeLlama {
         has_b_(adapters.has_b) {
     training_.initialise();
     set_parameters();
+    if (!loss_mask.empty()) batch_["loss_mask"] = loss_mask;
     losses_ = training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{batch_}});
   }
 
@@ -414,6 +416,26 @@ TEST_P(TinyLlama, HasAdaptersOfOtherScalesAndPlaces) {
   const WholeLlama upper(golden().at("whole"), GetParam(), {}, adapters);
   EXPECT_NEAR(upper.loss() / 4.252087364012, 1.0, tolerance);
   EXPECT_NEAR(upper.training().grad_norm() / .533364206866, 1.0, tolerance);
+}
+
+// Two conversations whose answers are the last 3 and the last 7 labels: the mean over tokens, and
+// over conversations, where a row counts as its share of them.
+TEST_P(TinyLlama, AveragesTokensOrConversations) {
+  const auto mask = [](double first, double second) {
+    std::vector<double> rows;
+    for (int row = 0; row < 8; ++row) {
+      rows.push_back(row >= 5 ? first : 0.0);
+      rows.push_back(row >= 1 ? second : 0.0);
+    }
+    return rows;
+  };
+  const double tolerance = GetParam().dtype == DType::kF64 ? 1e-8 : 1e-6;
+  const WholeLlama by_token(golden().at("whole"), GetParam(), {}, {}, mask(1.0, 1.0));
+  EXPECT_NEAR(by_token.loss() / 4.054590032830, 1.0, tolerance);
+  EXPECT_EQ(by_token.tokens(), 10);
+  const WholeLlama by_sample(golden().at("whole"), GetParam(), {}, {}, mask(1.0 / 3.0, 1.0 / 7.0));
+  EXPECT_NEAR(by_sample.loss() / 4.241282124547, 1.0, 10 * tolerance);
+  EXPECT_NEAR(by_sample.tokens(), 2, 1e-6);
 }
 
 TEST_P(TinyLlama, HasTheGradientsOfTheWhole) {

@@ -232,6 +232,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--signals-to-handle",
                                            "--step-batch-size-schedule",
                                            "--stop",
+                                           "--system",
                                            "--target",
                                            "--task",
                                            "--tee",

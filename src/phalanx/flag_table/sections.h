@@ -19,14 +19,15 @@ inline constexpr std::string_view kRecomputation = "Recomputation of activations
 inline constexpr std::string_view kAdapters = "Low-rank adapters";
 inline constexpr std::string_view kCheckpoints = "Checkpoints";
 inline constexpr std::string_view kData = "Data";
+inline constexpr std::string_view kChat = "Chat";
 inline constexpr std::string_view kTokenizer = "Tokenizer";
 inline constexpr std::string_view kValidation = "Validation";
 inline constexpr std::string_view kLogging = "Logging";
 inline constexpr std::string_view kOwn = "Phalanx's own";
 
 inline constexpr std::array kSections = {
-    kNetwork,   kRegularisation,  kTraining,   kLearningRate,  kPrecision, kRanks,
-    kPipelines, kDataParallelism, kOffload,    kRecomputation, kAdapters,  kCheckpoints,
-    kData,      kTokenizer,       kValidation, kLogging,       kOwn};
+    kNetwork,   kRegularisation,  kTraining, kLearningRate,  kPrecision, kRanks,
+    kPipelines, kDataParallelism, kOffload,  kRecomputation, kAdapters,  kCheckpoints,
+    kData,      kTokenizer,       kChat,     kValidation,    kLogging,   kOwn};
 
 }  // namespace phalanx

@@ -14,10 +14,11 @@ namespace {
 
 std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
-  for (const auto part : {model_flags(), layer_flags(), lora_flags(), optimizer_flags(),
-                          layout_flags(), run_flags(), data_flags(), tokenizer_flags(),
-                          unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
-                          unbound_run_flags(), unbound_data_flags(), unbound_program_flags()}) {
+  for (const auto part :
+       {model_flags(), layer_flags(), lora_flags(), optimizer_flags(), layout_flags(), run_flags(),
+        data_flags(), tokenizer_flags(), chat_flags(), unbound_model_flags(),
+        unbound_optimizer_flags(), unbound_layout_flags(), unbound_run_flags(),
+        unbound_data_flags(), unbound_program_flags()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   const auto place = [](const TrainFlag& flag) {

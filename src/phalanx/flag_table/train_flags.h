@@ -32,6 +32,7 @@ std::span<const TrainFlag> lora_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
 std::span<const TrainFlag> tokenizer_flags();
+std::span<const TrainFlag> chat_flags();
 std::span<const TrainFlag> optimizer_flags();
 std::span<const TrainFlag> run_flags();
 // All of them, in the order of --help.

@@ -49,12 +49,13 @@ PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize&
 std::int64_t next_pause(const TrainConfig& config, const RunLength& length,
                         std::int64_t iteration) {
   const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
+  const std::int64_t answers = answer_interval(config.run);
   const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
   std::int64_t next = length.end_of_stretch(iteration);
   for (const std::int64_t interval :
-       {config.layout.pipeline_drain_interval, evaluation, save, config.run.save_copy_interval,
-        config.run.non_persistent_save_interval, config.run.exit_interval,
-        config.run.check_weight_hash_across_dp_replicas_interval}) {
+       {config.layout.pipeline_drain_interval, evaluation, answers, save,
+        config.run.save_copy_interval, config.run.non_persistent_save_interval,
+        config.run.exit_interval, config.run.check_weight_hash_across_dp_replicas_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
   }
   return next;

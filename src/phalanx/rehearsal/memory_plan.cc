@@ -120,13 +120,14 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
   return plan;
 }
 
-void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) {
-  constexpr MemoryRow kRow("snapshot");
+void reserve(MemoryPlan& plan, MemoryRow row, std::int64_t bytes) {
   const std::int64_t reserved = round_up(bytes, kArenaAlignment);
-  plan.bytes[kRow] = reserved;
-  plan.made[kRow] = reserved;
-  for (ProgramMemory& program : plan.programs) program.bytes[kRow] = reserved;
+  plan.bytes[row] = reserved;
+  plan.made[row] = reserved;
+  for (ProgramMemory& program : plan.programs) program.bytes[row] = reserved;
 }
+
+void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) { reserve(plan, "snapshot", bytes); }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, const DeviceChoice& kernels) {

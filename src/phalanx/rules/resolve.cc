@@ -177,6 +177,7 @@ void resolve(TrainConfig& config, bool for_training) {
   if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
   faults.hold([&] { check_offload(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });
+  check_chat(config, faults);
   faults.hold([&] { check_optimizer(config.optimizer); });
   faults.hold([&] { check_loss_scale(config.optimizer); });
   faults.hold([&] { check_run(config.run); });

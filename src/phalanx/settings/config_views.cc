@@ -248,7 +248,9 @@ std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
                            c.layout.tensor_model_parallel_size);
 }
 
-bool packs_documents(const DataConfig& data) { return data.pack_documents != "wrapped"; }
+bool packs_documents(const DataConfig& data) {
+  return data.sft || data.pack_documents != "wrapped";
+}
 
 bool separates_documents(const DataConfig& data) {
   return data.reset_attention_mask || packs_documents(data);
@@ -269,6 +271,11 @@ GptConfig gpt_config(const TrainConfig& c, std::int64_t tokenizer_size) {
 
 bool checks_for_nan(const TrainConfig& c) {
   return !c.run.no_check_for_nan_in_loss_and_grad && !c.model.fp16 && !c.optimizer.loss_scale;
+}
+
+std::int64_t answer_interval(const RunConfig& run) {
+  if (run.answer_prompts.empty()) return 0;
+  return run.answer_interval > 0 ? run.answer_interval : run.eval_interval;
 }
 
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {

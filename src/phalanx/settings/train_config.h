@@ -216,8 +216,19 @@ struct DataConfig {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   std::string pack_documents = "wrapped";  // wrapped, greedy, best-fit
-  std::int64_t num_workers = 2;            // threads of a rank that read ahead; 0: none
-  bool check_batches = false;              // that coordinates of rows keep to the model's patterns
+  // Conversations (docs/chat.md): data paths name files of JSON lines.
+  bool sft = false;
+  std::string sft_loss = "assistant";    // assistant, last, all, completion
+  std::string sft_truncation = "drop";   // error, drop, end, start
+  std::string sft_packing = "best-fit";  // best-fit, next-fit, none
+  std::string sft_average = "token";     // token, sample
+  bool sft_drop_incomplete = false;
+  std::string sft_special_tokens_in_content = "refuse";  // refuse, parse
+  std::string chat_template;                             // a file; "": the one beside the tokenizer
+  std::string chat_template_args;                        // a JSON object; "": none
+  std::string chat_template_date;                        // YYYY-MM-DD; "": none
+  std::int64_t num_workers = 2;  // threads of a rank that read ahead; 0: none
+  bool check_batches = false;    // that coordinates of rows keep to the model's patterns
 };
 
 // How weights are updated.
@@ -275,6 +286,9 @@ struct JobName {
 
 // How the run goes.
 struct RunConfig {
+  std::string answer_prompts;        // a file of conversations that the run answers; "": none
+  std::int64_t answer_interval = 0;  // iterations; 0: eval_interval
+  std::int64_t answer_tokens = 64;   // of an answer, at most
   std::int64_t train_iters = 0;
   std::int64_t train_samples = 0;
   std::int64_t exit_interval = 0;

@@ -9,6 +9,7 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/families/family.h"
+#include "phalanx/inference/run_answers.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
@@ -63,10 +64,13 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       model(make_model(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, *model, programs, device.choice(), runner.own_ranks())),
+      answers(gives_answers(config) ? std::optional(read_answer_prompts(config, *tokenizer))
+                                    : std::nullopt),
       affinity(rank_affinity(config.layout)),
       initialised(std::chrono::system_clock::now()),
       start_time(start.time) {
   agree_on_inputs(inputs, runner);
+  reserve_answers(plans, config, tokenizer->vocab_size(), device.choice());
   plan_memory(runner);
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);

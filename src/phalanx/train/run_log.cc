@@ -146,6 +146,12 @@ std::vector<NamedLoss> RunLog::named(std::span<const double> means) const {
   return losses;
 }
 
+void RunLog::answers(const AnswersReport& report) {
+  if (sinks_ == nullptr) return;
+  expect_own_directory();
+  sinks_->answers(report);
+}
+
 void RunLog::note(const RunNote& note) {
   if (sinks_ != nullptr) sinks_->note(note);
 }
