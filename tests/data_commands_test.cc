@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/chat/test_support.h"
 #include "program_test.h"
 
 namespace phalanx {
@@ -210,6 +211,38 @@ TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
   expect_error(samples("--model bert --mask-prob 0"), 78, "--mask-prob");
   expect_error(samples("--model bert --short-seq-prob 1.5"), 78, "--short-seq-prob");
   expect_error(samples("--model bert --seq-length 4"), 78, "--seq-length");
+}
+
+TEST_F(DataCommandsTest, ConversationsAreShownAsTheyAreTrained) {
+  const std::string words = "--sft --tokenizer-type HuggingFaceTokenizer --tokenizer-model . ";
+  write("tokenizer.json", byte_tokenizer_json());
+  write("chat_template.jinja",
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}"
+        "{{ '<|im_end|>' }}{% endif %}{% endfor %}");
+  write("chats.jsonl",
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"ab\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"c\"}]}\n"
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"d\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"eeeeeeee\"}]}\n");
+  const Json shown = run_json(
+      "dataset samples --json --data-path chats.jsonl --split 1,0,0 "
+      "--seq-length 6 --train-samples 1 " +
+      words);
+  EXPECT_EQ(shown["samples"][0], Json::parse(R"({"tokens": [97, 98, 99, 259, 0, 0],
+                                                 "labels": [98, 99, 259, 0, 0, 0],
+                                                 "loss_mask": [0.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+                                                 "position_ids": [0, 1, 2, 3, 0, 0],
+                                                 "documents": [0, 0, 0, 0, -1, -1]})"));
+  const Json found = run_json("dataset info --json chats.jsonl --seq-length 6 " + words);
+  EXPECT_EQ(found["conversations"], 2);
+  EXPECT_EQ(found["tokens"], 14);
+  EXPECT_EQ(found["trained_tokens"], 11);
+  EXPECT_EQ(found["dropped_too_long"], 1);
+  EXPECT_EQ(found["kept_tokens"], 4);
+  expect_error("dataset info --sft chats.jsonl", 64, "--tokenizer-type");
+  expect_error("dataset info chats.jsonl --sft-loss all", 78, "--sft");
+  expect_error("dataset samples --data-path chats.jsonl --seq-length 6 --model bert " + words, 64,
+               "--sft");
 }
 
 TEST_F(DataCommandsTest, WordPieceReadsVocabTxt) {
