@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "phalanx/chat/test_support.h"
 #include "program_test.h"
 
 namespace phalanx {
@@ -214,22 +213,22 @@ TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
 }
 
 TEST_F(DataCommandsTest, ConversationsAreShownAsTheyAreTrained) {
-  const std::string words = "--sft --tokenizer-type HuggingFaceTokenizer --tokenizer-model . ";
-  write("tokenizer.json", byte_tokenizer_json());
-  write("chat_template.jinja",
-        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}"
-        "{{ '<|im_end|>' }}{% endif %}{% endfor %}");
+  const std::string words =
+      "--sft --tokenizer-type NullTokenizer --vocab-size 10 --chat-template chat.jinja ";
+  write("chat.jinja",
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %} 9{% endif %} "
+        "{% endfor %}");
   write("chats.jsonl",
-        "{\"prompt\": [{\"role\": \"user\", \"content\": \"ab\"}], \"completion\": "
-        "[{\"role\": \"assistant\", \"content\": \"c\"}]}\n"
-        "{\"prompt\": [{\"role\": \"user\", \"content\": \"d\"}], \"completion\": "
-        "[{\"role\": \"assistant\", \"content\": \"eeeeeeee\"}]}\n");
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"1 2\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"3\"}]}\n"
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"4\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"5 6 7 8 5 6 7 8\"}]}\n");
   const Json shown = run_json(
       "dataset samples --json --data-path chats.jsonl --split 1,0,0 "
       "--seq-length 6 --train-samples 1 " +
       words);
-  EXPECT_EQ(shown["samples"][0], Json::parse(R"({"tokens": [97, 98, 99, 259, 0, 0],
-                                                 "labels": [98, 99, 259, 0, 0, 0],
+  EXPECT_EQ(shown["samples"][0], Json::parse(R"({"tokens": [1, 2, 3, 9, 0, 0],
+                                                 "labels": [2, 3, 9, 0, 0, 0],
                                                  "loss_mask": [0.0, 1.0, 1.0, 0.0, 0.0, 0.0],
                                                  "position_ids": [0, 1, 2, 3, 0, 0],
                                                  "documents": [0, 0, 0, 0, -1, -1]})"));
