@@ -32,7 +32,8 @@ void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& coun
                  std::int64_t most_tokens) {
   if (counts.too_long > 0) {
     log_warning(
-        "{}: {} conversations of the {} part are left out: they are longer than --seq-length {}. Give "
+        "{}: {} conversations of the {} part are left out: they are longer than --seq-length {}. "
+        "Give "
         "a longer one, or --sft-truncation",
         file, format_count(counts.too_long), name_of(kind), most_tokens);
   }
