@@ -350,7 +350,9 @@ TrainConfig config_of(const Layout& layout) {
   if (!layout.trainable.empty()) c.optimizer.trainable = {layout.trainable};
   if (!layout.freeze.empty()) c.optimizer.freeze = {layout.freeze};
   if (!layout.adapters.empty()) {
-    c.lora = {.rank = 2, .alpha = 3.0, .dropout = layout.adapter_dropout};
+    c.lora.rank = 2;
+    c.lora.alpha = 3.0;
+    c.lora.dropout = layout.adapter_dropout;
     c.lora.targets.clear();
     for (const std::string_view word : words_of(layout.adapters)) c.lora.targets.emplace_back(word);
   }

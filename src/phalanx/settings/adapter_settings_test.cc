@@ -56,7 +56,9 @@ TEST(AdapterSettings, RefusesPartsThatAreNotThereOrOverlap) {
 }
 
 TEST(AdapterSettings, ScaleIsAlphaOverTheRankOrItsRoot) {
-  LoraConfig lora{.rank = 16, .alpha = 32.0};
+  LoraConfig lora;
+  lora.rank = 16;
+  lora.alpha = 32.0;
   EXPECT_EQ(adapter_settings(lora, {}).scale, 2.0);
   lora.scaling = "rank-stabilized";
   EXPECT_EQ(adapter_settings(lora, {}).scale, 8.0);

@@ -83,20 +83,21 @@ struct LlamaSize {
 };
 std::int64_t adapter_parameters(const LlamaSize& size, std::int64_t rank,
                                 const std::vector<nn::AdapterPart>& parts) {
-  GptConfig config{.transformer = {.num_layers = size.layers,
-                                   .hidden = size.hidden,
-                                   .ffn_hidden = size.ffn,
-                                   .heads = size.heads,
-                                   .query_groups = size.groups,
-                                   .head_size = 128,
-                                   .gated = true,
-                                   .tensor = {},
-                                   .adapters = {.rank = rank}},
-                   .vocabulary = 64,
-                   .padded_vocabulary = 64,
-                   .max_positions = 8};
+  GptConfig config;
+  config.vocabulary = 64;
+  config.padded_vocabulary = 64;
+  config.max_positions = 8;
+  nn::TransformerConfig& t = config.transformer;
+  t.num_layers = size.layers;
+  t.hidden = size.hidden;
+  t.ffn_hidden = size.ffn;
+  t.heads = size.heads;
+  t.query_groups = size.groups;
+  t.head_size = 128;
+  t.gated = true;
+  t.adapters.rank = rank;
   for (const nn::AdapterPart part : parts) {
-    config.transformer.adapters.parts[static_cast<std::size_t>(part)] = true;
+    t.adapters.parts[static_cast<std::size_t>(part)] = true;
   }
   TrainConfig all;
   all.lora.rank = rank;
@@ -121,19 +122,19 @@ TEST(TrainedParameters, FlopsOfAdaptersAreTheirsAndTwoThirdsOfTheModels) {
   config.padded_vocabulary = 64;
   config.max_positions = 8;
   config.tied_embedding = false;
-  config.transformer = {.num_layers = 2,
-                        .hidden = 8,
-                        .ffn_hidden = 32,
-                        .heads = 2,
-                        .query_groups = 2,
-                        .head_size = 4,
-                        .tensor = {}};
+  nn::TransformerConfig& t = config.transformer;
+  t.num_layers = 2;
+  t.hidden = 8;
+  t.ffn_hidden = 32;
+  t.heads = 2;
+  t.query_groups = 2;
+  t.head_size = 4;
   const double before = GptModel(config, 8).flops_per_sample();
-  config.transformer.adapters.rank = 2;
-  config.transformer.adapters.parts.fill(true);
-  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kQkv)] = false;
-  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kGate)] = false;
-  config.transformer.adapters.parts[static_cast<std::size_t>(nn::AdapterPart::kUp)] = false;
+  using enum nn::AdapterPart;
+  t.adapters.rank = 2;
+  for (const nn::AdapterPart part : {kQuery, kKey, kValue, kOutput, kFc1, kDown}) {
+    t.adapters.parts[static_cast<std::size_t>(part)] = true;
+  }
   const GptModel adapted(config, 8);
   // q, k, v and o have 8 + 8 features each, fc1 and fc2 8 + 32.
   constexpr double kAdapters = 2.0 * 2 * (4 * 16 + 2 * 40);
