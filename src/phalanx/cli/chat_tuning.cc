@@ -107,7 +107,15 @@ void ChatTuning::add_flags(FlagSet& flags) {
 
 void ChatTuning::set_defaults(FlagSet& flags) {
   RunConfig& run = config_.run;
-  if (load_.empty()) return;
+  if (load_.empty()) {
+    // Users are asked for the model alone, not for what is known from it.
+    for (const char* flag :
+         {"--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings",
+          "--seq-length", "--micro-batch-size", "--lr", "--train-iters"}) {
+      flags.set_default(flag, "1");
+    }
+    return name_data(flags);
+  }
   if (!run.save.empty() && is_same_directory(load_, run.save)) {
     throw ConfigError(
         "--load {} is --save itself: name the model that the run began with; a run that is in "
