@@ -16,6 +16,7 @@
 
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/attention.h"
+#include "phalanx/ops/balance.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/ops/dropout.h"
 #include "phalanx/ops/elementwise.h"
@@ -28,6 +29,7 @@
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rotary.h"
+#include "phalanx/ops/router.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -55,7 +57,9 @@ struct OpListOf {};
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
   X(AdamSegments) X(SgdSegments)                                                    \
   X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
-  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)                           \
+  X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice)            \
+  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts) X(ExpertBiasUpdate)
 // clang-format on
 
 template <typename None, typename... Ops>

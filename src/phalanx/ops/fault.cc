@@ -24,6 +24,8 @@ constexpr auto kTexts = std::to_array<Text>({
     {kNumber<CrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
     {kNumber<CrossEntropyStatistics>, "cross_entropy: target {} of a vocabulary of {}"},
     {kNumber<VocabularyParallelCrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
+    {kNumber<RouterForward>, "router_forward: the logit of expert {} of {} is not finite"},
+    {kNumber<SinkhornChoice>, "sinkhorn_choice: the logit of expert {} of {} is not finite"},
 });
 
 }  // namespace

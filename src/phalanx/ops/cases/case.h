@@ -111,6 +111,8 @@ void add_optimizer_cases(CaseTable& table);
 void add_reduce_cases(CaseTable& table);
 void add_elementwise_cases(CaseTable& table);
 void add_random_cases(CaseTable& table);
+void add_router_cases(CaseTable& table);
+void add_balance_cases(CaseTable& table);
 
 inline constexpr std::array kStorageTypes = {DType::kF32, DType::kBF16, DType::kF16};
 inline constexpr std::array kFullPrecision = {DType::kF32};

@@ -17,6 +17,8 @@ CaseTable make_case_table() {
   add_reduce_cases(table);
   add_elementwise_cases(table);
   add_random_cases(table);
+  add_router_cases(table);
+  add_balance_cases(table);
   return table;
 }
 

@@ -23,6 +23,9 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAtten
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RouterCapacity& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::SinkhornChoice& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BalanceStatistics& op);
 
 #define PHALANX_EXECUTE(Op) \
   void execute(CpuDevice& device, const ops::Op& op, const Tensor& scratch);

@@ -64,4 +64,14 @@ std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::i
   return batch * heads * queries * size_of(DType::kF32);
 }
 
+std::int64_t sinkhorn_scratch_bytes(std::int64_t rows, std::int64_t experts) {
+  return rows * (experts + 1) * size_of(DType::kF64);
+}
+
+std::int64_t balance_scratch_bytes(std::int64_t rows, std::int64_t sequences,
+                                   std::int64_t experts) {
+  const std::int64_t parts = parts_of(ceil_div(rows, sequences));
+  return (2 * rows + parts * sequences * experts) * size_of(DType::kF64);
+}
+
 }  // namespace phalanx::cuda

@@ -33,4 +33,9 @@ std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64
 std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t heads,
                                                       std::int64_t queries);
 
+// Of a router: exponentials of all logits and a factor for every row; what balance scores of a row
+// are divided by, and their sums over parts of a sequence's rows.
+std::int64_t sinkhorn_scratch_bytes(std::int64_t rows, std::int64_t experts);
+std::int64_t balance_scratch_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t experts);
+
 }  // namespace phalanx::cuda

@@ -52,6 +52,12 @@ std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeB
   return relative_bias_backward_scratch_bytes(op.dbias.shape[0], op.dbias.shape[1],
                                               op.dbias.shape[2]);
 }
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::SinkhornChoice& op) {
+  return sinkhorn_scratch_bytes(op.logits.shape[0], op.logits.shape[1]);
+}
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::BalanceStatistics& op) {
+  return balance_scratch_bytes(op.logits.shape[0], op.counts.shape[0], op.logits.shape[1]);
+}
 
 }  // namespace cuda
 

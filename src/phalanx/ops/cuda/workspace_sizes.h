@@ -27,7 +27,9 @@ namespace cuda {
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
   X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
   X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) \
-  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal)
+  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal) \
+  X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice) \
+  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts) X(ExpertBiasUpdate)
 // clang-format on
 
 // What scratch sizes depend on besides shapes.
@@ -59,6 +61,8 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddi
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::UnfusedAttentionBackward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasForward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasBackward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SinkhornChoice& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BalanceStatistics& op);
 
 }  // namespace cuda
 
