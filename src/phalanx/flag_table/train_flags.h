@@ -27,6 +27,7 @@ struct TrainFlag {
 std::span<const TrainFlag> model_flags();
 // More flags of the model: what its layers are made of.
 std::span<const TrainFlag> layer_flags();
+std::span<const TrainFlag> expert_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
 std::span<const TrainFlag> tokenizer_flags();

@@ -12,6 +12,7 @@
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/philox.h"
 #include "phalanx/mesh/param_spec.h"
+#include "phalanx/nn/expert_settings.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/relative_bias.h"
@@ -69,6 +70,7 @@ struct TransformerConfig {
   bool recompute_core_attention = false;  // unfused: backward recomputes probabilities
   TensorParallel tensor;
   ContextParallel context = {};
+  ExpertSettings experts = {};
   PhiloxKey init_key;
   PhiloxKey dropout_key;
 

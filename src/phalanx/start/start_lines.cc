@@ -168,6 +168,9 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   }
   add_model(setup, lines);
   add("> number of parameters: {}", format_count(setup.model->parameters()));
+  if (config.experts.num_experts > 0) {
+    add(" > active of them, for a token: {}", format_count(setup.model->active_parameters()));
+  }
   if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
     add(" > trained of them: {}",
         format_count(trained_share(config.optimizer, *setup.model).parameters));
