@@ -114,8 +114,6 @@ void StepLosses::count(const std::vector<double>& own) {
   sum_over(host, ranks_.on_host(ranks_.data.get()), counts);
   counts_.assign(terms_.size(), 1.0);
   host.backend.read_back(host.queue, counts, std::as_writable_bytes(std::span(counts_)));
-  // Each rank of a context has counted the whole sample.
-  for (double& count : counts_) count /= static_cast<double>(layout_.context_parallel_size);
 }
 
 std::span<const nn::AuxiliaryTerm> StepLosses::auxiliary_terms(int microbatch) {
