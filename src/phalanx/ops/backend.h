@@ -21,9 +21,12 @@
 #include "phalanx/ops/dropout.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/embedding.h"
+#include "phalanx/ops/grouped_activation.h"
+#include "phalanx/ops/grouped_linear.h"
 #include "phalanx/ops/linear.h"
 #include "phalanx/ops/norm.h"
 #include "phalanx/ops/optimizer.h"
+#include "phalanx/ops/permute.h"
 #include "phalanx/ops/queue.h"
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
@@ -57,9 +60,14 @@ struct OpListOf {};
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
   X(AdamSegments) X(SgdSegments)                                                    \
   X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
-  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)                           \
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)                                  \
   X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice)            \
-  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts) X(ExpertBiasUpdate)
+  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts)            \
+  X(ExpertBiasUpdate)                                                               \
+  X(GroupedLinearForward) X(GroupedLinearInputGradient)                             \
+  X(GroupedLinearWeightGradient) X(GroupedBiasGradient) X(GroupedBiasDots)          \
+  X(GroupedActivationForward) X(GroupedActivationBackward)                          \
+  X(SortPairs) X(PermuteRows) X(UnpermuteRows) X(PairDots) X(GatherElements)
 // clang-format on
 
 template <typename None, typename... Ops>

@@ -18,6 +18,7 @@ struct Text {
   const char* format;  // of the value and the limit
 };
 constexpr auto kTexts = std::to_array<Text>({
+    {kNumber<SortPairs>, "sort_pairs: expert {} of {}"},
     {kNumber<AddPositions>, "add_positions: position {} of a table of {}"},
     {kNumber<SparseEmbeddingGradient>, "sparse_embedding_gradient: more than {1} distinct rows"},
     {kNumber<Rotate>, "rotate: position {} of a table of {}"},

@@ -99,6 +99,9 @@ CaseTable make_case_table();
 
 // One function per family, in the file of its name.
 void add_linear_cases(CaseTable& table);
+void add_grouped_linear_cases(CaseTable& table);
+void add_grouped_activation_cases(CaseTable& table);
+void add_permute_cases(CaseTable& table);
 void add_norm_cases(CaseTable& table);
 void add_activation_cases(CaseTable& table);
 void add_dropout_cases(CaseTable& table);

@@ -15,6 +15,11 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearForwar
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearInputGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BiasGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::GroupedLinearForward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::GroupedLinearInputGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device,
+                                const ops::GroupedLinearWeightGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::SortPairs& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::NormBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op);

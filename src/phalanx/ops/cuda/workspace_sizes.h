@@ -16,6 +16,10 @@ namespace cuda {
 // clang-format off
 #define PHALANX_CUDA_OPS(X) \
   X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) \
+  X(GroupedLinearForward) X(GroupedLinearInputGradient) X(GroupedLinearWeightGradient) \
+  X(GroupedBiasGradient) X(GroupedBiasDots) X(GroupedActivationForward) \
+  X(GroupedActivationBackward) X(SortPairs) X(PermuteRows) X(UnpermuteRows) X(PairDots) \
+  X(GatherElements) \
   X(BiasGradient) X(NormForward) X(NormApply) X(NormBackward) \
   X(BiasActivationForward) X(BiasActivationBackward) X(GatedActivationForward) \
   X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
@@ -55,6 +59,9 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearForward
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearInputGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BiasGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::GroupedLinearForward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::GroupedLinearInputGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SortPairs& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::NormBackward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::EmbeddingGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddingGradient& op);
