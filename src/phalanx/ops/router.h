@@ -8,11 +8,12 @@
 
 namespace phalanx::ops {
 
-// T tokens, E experts, k experts per token. A choice goes by the score, plus the bias where there
-// is one; of equal ones the lower index is chosen. (softmax: by the logit. Without groups and bias
-// the others do, too: that is the same order.) With groups the experts of other groups do not take
-// part; the scores that are added are logits with kSoftmax and probabilities with kSoftmaxFirst.
-// Probabilities of the chosen experts, before `scaling`:
+// T tokens, E experts, k experts per token. kBest chooses the k experts with the largest choice
+// scores; of equal ones those with the lower index. The choice score is the logit for both kinds of
+// softmax, else the score plus the bias. (Without bias and groups the logit serves here, too: it
+// has the same order, and no two scores are equal because they round to 1.) With groups only
+// experts of the best groups can be chosen. What a group's score adds up are choice scores; with
+// kSoftmaxFirst, probabilities. Probabilities of the chosen experts, before `scaling`:
 //   kSoftmax                   softmax over the chosen
 //   kSoftmaxFirst              softmax over all experts
 //   kSigmoid, kSqrtSoftplus    s / (sum of the chosen s + 1e-20); s itself if k is 1

@@ -30,20 +30,21 @@ constexpr bool is_softmax(RouterScore score) { return score <= RouterScore::kSof
 enum class RouterChoice : std::uint8_t {
   kBest,   // those with the best scores
   kTurns,  // k experts after those of the row before, in a circle: equal work for all
-  kGiven,  // `experts` has them already
+  kGiven,  // `experts` has them already, in any order
 };
 
 struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
-  // Experts lie in so many groups of equal size, of which the best group_topk take part. The score
-  // of a group is the sum of its best `group_best` scores.
+  // Experts lie in `groups` groups of equal size, of which the best `group_topk` take part. The
+  // score of a group is the sum of its best `group_best` scores.
   std::int64_t groups = 1;
   std::int64_t group_topk = 1;
   std::int64_t group_best = 1;
   double scaling = 1.0;  // of the probabilities, after everything else
 };
 
-// A pair of a token and an expert that is dropped has a negative number in the expert's place.
+// What stands for the expert where a pair of a token and an expert is dropped: a negative number.
+// chosen_expert() gives the expert of both.
 constexpr std::int32_t dropped_expert(std::int32_t expert) { return -1 - expert; }
 constexpr std::int32_t chosen_expert(std::int32_t expert) {
   return expert < 0 ? -1 - expert : expert;

@@ -3,7 +3,10 @@
 
 #include "phalanx/ops/router.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -19,13 +22,14 @@ namespace {
 // Numbers of a token's chosen experts.
 using ChosenNumbers = std::array<double, ops::kMostChosenExperts>;
 
+bool is_finite(float z) { return std::isfinite(z); }
+
 // The first row with a logit that is not finite, met by tasks in any order.
 class FirstBadRow {
  public:
   // Whether the row is good.
   bool look(const float* logits, std::int64_t row, std::int64_t experts) {
-    if (std::all_of(logits, logits + experts, [](float z) { return std::isfinite(z); }))
-      return true;
+    if (std::all_of(logits, logits + experts, is_finite)) return true;
     std::int64_t first = row_;
     while (row < first && !row_.compare_exchange_weak(first, row)) {
     }
@@ -35,11 +39,9 @@ class FirstBadRow {
   void throw_any(const float* logits, std::int64_t experts) const {
     if (row_ == kNone) return;
     const float* row = logits + row_ * experts;
-    const auto* bad =
-        std::find_if_not(row, row + experts, [](float z) { return std::isfinite(z); });
     ops::fail({.op = ops::number_in<Op>(ops::OpList()),
                .row = row_,
-               .value = bad - row,
+               .value = std::find_if_not(row, row + experts, is_finite) - row,
                .limit = experts});
   }
 
@@ -48,7 +50,7 @@ class FirstBadRow {
   std::atomic<std::int64_t> row_ = kNone;
 };
 
-// Marks the groups that take part; the logits become scores where groups are of probabilities.
+// Marks the groups whose experts can be chosen; `choice` has the choice scores of all experts.
 void open_groups(const ops::RouterRule& rule, const float* z, const ExpertNumbers& choice,
                  std::int64_t experts, std::array<bool, ops::kMostExperts>& open) {
   ExpertNumbers probabilities;
@@ -93,8 +95,8 @@ void choose(const ops::RouterForward& op, const float* z, const float* bias, std
   for (std::int64_t j = 0; j < best.count(); ++j) chosen[j] = best.number(j);
 }
 
-// The scores of the chosen experts and what they are divided by: their probabilities before the
-// factor. Logits of other experts are looked at where all have a share.
+// s = the scores of the chosen experts, whose logits are `own`. Divided by the result they are
+// probabilities, before the scaling. kSoftmaxFirst needs the logits z of all experts.
 double chosen_scores(ops::RouterScore score, const float* z, std::int64_t experts,
                      const ChosenNumbers& own, std::int64_t chosen, ChosenNumbers& s) {
   switch (score) {

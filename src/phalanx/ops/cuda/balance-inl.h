@@ -35,10 +35,10 @@ struct BalanceRowsKernel {
     t.sync_warp();
     const double log_sum = logit_sum(t, z, p.experts).log_sum();
     double divisor = 1.0;
-    if (!ops::is_softmax(p.score)) divisor = score_sum(t, p.score, z, p.experts);
+    if (!has_softmax(p.score)) divisor = score_sum(t, p.score, z, p.experts);
     if (t.lane() == 0) {
       p.log_sums[r] = log_sum;
-      if (!ops::is_softmax(p.score)) p.divisors[r] = divisor;
+      if (!has_softmax(p.score)) p.divisors[r] = divisor;
     }
     std::uint32_t* counts = p.counts + r % p.sequences * p.experts;
     for_largest(t, own, p.experts, nullptr, 1, p.chosen, [&](int /*j*/, int place) {
@@ -73,8 +73,8 @@ struct BalancePartsKernel {
       const std::int64_t r = (part * p.rows_of_part + i) * p.sequences + sequence;
       if (r >= p.rows) break;
       const double z = logit_of(p.logits[r * p.experts + e]);
-      sum += ops::is_softmax(p.score) ? exp_of(z - p.log_sums[r])
-                                      : score_of(p.score, z) / p.divisors[r];
+      sum +=
+          has_softmax(p.score) ? exp_of(z - p.log_sums[r]) : score_of(p.score, z) / p.divisors[r];
     }
     p.parts[(part * p.sequences + sequence) * p.experts + e] = sum;
   }

@@ -95,7 +95,7 @@ struct RouterForwardKernel {
                                    double* of_groups, std::uint32_t* open) {
     const RouterShape& s = p.shape;
     const int groups = static_cast<int>(s.rule.groups);
-    const bool by_score = !ops::is_softmax(s.rule.score) && (p.bias != nullptr || groups > 1);
+    const bool by_score = !has_softmax(s.rule.score) && (p.bias != nullptr || groups > 1);
     for (int e = t.lane(); e < s.experts; e += 32) {
       double own = logit_of(z[e]);
       if (by_score) own = score_of(s.rule.score, own);
@@ -178,7 +178,7 @@ struct RouterBackwardKernel {
     const float* z = p.logits + r * s.experts;
     const bool has = t.lane() < s.chosen;
     const int code = has ? p.places[r * s.chosen + t.lane()] : 0;
-    const int place = ops::chosen_expert(code);
+    const int place = code < 0 ? dropped(code) : code;
     const double own = has ? logit_of(z[place]) : 0.0;
     double weight = 0.0;
     if (has && code >= 0) {
@@ -195,10 +195,10 @@ struct RouterBackwardKernel {
       return;
     }
     const ChosenScore score = chosen_score(t, s, z, own);
-    const bool is_softmax = ops::is_softmax(s.rule.score);
+    const bool softmax = has_softmax(s.rule.score);
     double mean = sum_of_lanes(t, weight * score.score, s.chosen) / score.sum;
-    if (s.chosen == 1 && !is_softmax) mean = 0.0;
-    const double slope = is_softmax ? score.score : score_slope(s.rule.score, own, score.score);
+    if (s.chosen == 1 && !softmax) mean = 0.0;
+    const double slope = softmax ? score.score : score_slope(s.rule.score, own, score.score);
     if (has) dz[place] = slope * (weight - mean) / score.sum;
   }
 
@@ -208,10 +208,10 @@ struct RouterBackwardKernel {
     const std::int64_t r = t.block() * kWarps + t.warp();
     if (r >= s.rows) return;
     const float* z = p.logits + r * s.experts;
-    const bool is_softmax = ops::is_softmax(s.rule.score);
+    const bool softmax = has_softmax(s.rule.score);
     LogitSum all{0.0, 1.0};
     if (s.rule.score == ops::RouterScore::kSoftmaxFirst || p.z_loss != 0.0 ||
-        (is_softmax && p.dscores != nullptr)) {
+        (softmax && p.dscores != nullptr)) {
       all = logit_sum(t, z, s.experts);
     }
     for (int e = t.lane(); e < s.experts; e += 32) dz[e] = 0.0;
@@ -223,11 +223,11 @@ struct RouterBackwardKernel {
     double mean = 0.0;
     if (p.dscores != nullptr) {
       weights = p.dscores + r % p.sequences * s.experts;
-      if (!is_softmax) sum = score_sum(t, s.rule.score, z, s.experts);
+      if (!softmax) sum = score_sum(t, s.rule.score, z, s.experts);
       for (int e = t.lane(); e < s.experts; e += 32) {
         const double one = logit_of(z[e]);
         mean += static_cast<double>(weights[e]) *
-                (is_softmax ? all.softmax(one) : score_of(s.rule.score, one) / sum);
+                (softmax ? all.softmax(one) : score_of(s.rule.score, one) / sum);
       }
       mean = warp_sum(t, mean);
     }
@@ -239,9 +239,8 @@ struct RouterBackwardKernel {
       const double one = logit_of(z[e]);
       double value = dz[e];
       if (weights != nullptr) {
-        const double slope = is_softmax
-                                 ? all.softmax(one)
-                                 : score_slope(s.rule.score, one, score_of(s.rule.score, one));
+        const double slope = softmax ? all.softmax(one)
+                                     : score_slope(s.rule.score, one, score_of(s.rule.score, one));
         value += slope * (static_cast<double>(weights[e]) - mean) / sum;
       }
       if (p.z_loss != 0.0) value += of_square * all.softmax(one);
@@ -322,7 +321,7 @@ struct RouterCapacityKernel {
         equal += of_warps[w];
       }
       const bool stays = p.capacity > 0 && (k > least || (is_equal && before < left));
-      if (is_own && !stays) p.places[i] = ops::dropped_expert(expert);
+      if (is_own && !stays) p.places[i] = dropped(expert);
       t.sync();
     }
   }

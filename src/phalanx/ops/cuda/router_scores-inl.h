@@ -7,6 +7,12 @@
 
 namespace phalanx::cuda {
 
+// As ops::is_softmax() and ops::dropped_expert(), which are the host's.
+PHALANX_DEVICE bool has_softmax(ops::RouterScore score) {
+  return score <= ops::RouterScore::kSoftmaxFirst;
+}
+PHALANX_DEVICE int dropped(int expert) { return -1 - expert; }
+
 // A number that is not finite counts as 0; whoever may report it has done so.
 PHALANX_DEVICE bool is_finite(float z) { return z - z == 0.0F; }
 PHALANX_DEVICE double logit_of(float z) { return is_finite(z) ? static_cast<double>(z) : 0.0; }
