@@ -45,6 +45,9 @@ Options parse(const std::vector<std::string>& arguments) {
             &s.global_batch);
   flags.add({.name = "--seq-length", .help = "Tokens in a sequence; a T5's decoder has a quarter"},
             &s.sequence);
+  flags.add({.name = "--lora-rank",
+             .help = "Train adapters of this rank at all linears of layers, not the model"},
+            &s.lora_rank);
   flags.add({.name = "--attention", .help = "fused, unfused"}, &s.attention);
   flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx2"}, &s.matmul_precision);
   flags.add({.name = "--profile", .help = "The operations of a step, longest first"}, &o.profile);

@@ -47,7 +47,7 @@ std::string time_line(const StepReport& r, std::string_view name, double seconds
 }  // namespace
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepSetting, model, dtype, attention, matmul_precision, threads,
-                                   steps, micro_batch, global_batch, sequence)
+                                   steps, micro_batch, global_batch, sequence, lora_rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProfileRow, op, calls, flops, bytes, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepReport, setting, products, target, steps, unclean,
                                    tokens_per_second, slowest, fastest, step_seconds,

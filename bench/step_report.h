@@ -17,6 +17,7 @@ struct StepSetting {
   std::int64_t micro_batch = 4;
   std::int64_t global_batch = 0;  // 0: one microbatch
   std::int64_t sequence = 256;
+  std::int64_t lora_rank = 0;  // above 0: adapters at all linears, and nothing else, are trained
 };
 
 // Operations of one kind and size, in one step.

@@ -24,6 +24,7 @@
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 #include "random_batch.h"
 #include "witness.h"
 
@@ -94,6 +95,8 @@ TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
   config.layout.global_batch_size = setting.global_batch;
   config.layout.threads_per_rank = setting.threads;
   config.model.bf16 = setting.dtype == "bf16";
+  config.lora.rank = setting.lora_rank;
+  if (setting.lora_rank > 0) config.lora.alpha = 2.0 * static_cast<double>(setting.lora_rank);
   config.model.attention_backend = setting.attention;
   config.model.matmul_precision = setting.matmul_precision;
   resolve(config, false);
@@ -232,8 +235,8 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.setting = setting;
   report.products = products.name();
   report.steps = setting.steps;
-  report.flops_per_token =
-      model->flops_per_sample() / static_cast<double>(model->tokens_per_sample());
+  report.flops_per_token = trained_share(config, *model).flops * model->flops_per_sample() /
+                           static_cast<double>(model->tokens_per_sample());
   report.target = cpu::name_of(cpu::active_target());
   report.witness = instructions_per_cycle(threads);
   const cpu::Peak before = measured_peak(threads);

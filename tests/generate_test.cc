@@ -1,5 +1,6 @@
 // generate with a GPT, as it is typed.
 
+#include <algorithm>
 #include <cctype>
 
 #include "program_test.h"
@@ -144,6 +145,100 @@ TEST_F(GenerateCommand, GoesOnLineByLine) {
   const Output full = run(words + " --context 8", "And the\nand so on, and so on, and so on\n");
   EXPECT_EQ(full.status, 0) << full.err;
   EXPECT_NE(full.err.find("/reset forgets them"), std::string::npos) << full.err;
+}
+
+// A conversation in the tokens of prepare()'s vocabulary, whose only special token is
+// <|endoftext|>.
+constexpr const char* kTemplate =
+    "{% for m in messages %}{{ m.role + ': ' + m.content + '<|endoftext|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}";
+
+TEST_F(GenerateCommand, AnswersConversations) {
+  pretrain();
+  write("chat.jinja", kTemplate);
+  const std::string words = "--temperature 0 --chat --chat-template chat.jinja ";
+  const Json one = generate(words + "--system Be --prompt 'And the'");
+  EXPECT_EQ(one.at("messages"), Json::parse(R"([{"role": "system", "content": "Be"},
+                                                {"role": "user", "content": "And the"}])"));
+  // As with the same ids, given by hand.
+  const std::string text = "system: Be<|endoftext|>user: And the<|endoftext|>assistant: ";
+  const Json by_hand = generate("--temperature 0 --parse-special-tokens --prompt '" + text + "'");
+  for (const char* key : {"prompt", "tokens", "text", "finish"}) {
+    EXPECT_EQ(one.at(key), by_hand.at(key)) << key;
+  }
+  // Only the answer is printed, with the same end.
+  const Output shown = run("generate --load one --max-tokens 10 --ignore-eos " + words +
+                           "--system Be --prompt 'And the'");
+  EXPECT_EQ(shown.out, one.at("text").get<std::string>() + "\n");
+  // A file of conversations; the last has the text of a special token, which stays text.
+  write(
+      "chats.jsonl",
+      R"({"messages": [{"role": "system", "content": "Be"}, {"role": "user", "content": "And the"}]})"
+      "\n"
+      R"({"prompt": "a<|endoftext|>"})"
+      "\n");
+  const Json all = generate(words + "--prompts-file chats.jsonl").at("answers");
+  EXPECT_EQ(all.at(0).at("tokens"), one.at("tokens"));
+  const Json end = generate("--parse-special-tokens --prompt '<|endoftext|>'").at("prompt").at(0);
+  const auto is_special = [&](const Json& id) { return id == end; };
+  EXPECT_EQ(std::ranges::count_if(all.at(1).at("prompt"), is_special), 1);
+}
+
+TEST_F(GenerateCommand, ChatsLineByLine) {
+  pretrain();
+  write("chat.jinja", kTemplate);
+  const std::string once =
+      "generate --load one --max-tokens 3 --temperature 0 --ignore-eos --chat "
+      "--chat-template chat.jinja ";
+  const std::string words = once + "--interactive ";
+  const std::string first = run(once + "--prompt a").out;
+  const Output twice = run(words, "a\nb\n");
+  EXPECT_EQ(twice.status, 0) << twice.err;
+  // The second answer is that to the whole conversation, of which only the end is read.
+  const std::string said = first.substr(0, first.size() - 1);
+  const Json conversation = {{"messages",
+                              {{{"role", "user"}, {"content", "a"}},
+                               {{"role", "assistant"}, {"content", said}},
+                               {{"role", "user"}, {"content", "b"}}}}};
+  write("chats.jsonl", conversation.dump() + "\n");
+  EXPECT_EQ(twice.out, first + run(once + "--prompts-file chats.jsonl").out);
+  EXPECT_EQ(run(words, "a\n/reset\na\n/quit\na\n").out, first + first);
+  EXPECT_EQ(
+      run(words, "/system S\na\n\na\n/system\n\na\n").out,
+      run(once + "--system S --prompt a").out + run(once + "--system S --prompt a").out + first);
+  const Output unknown = run(words, "/help\na\n");
+  EXPECT_EQ(unknown.out, first);
+  EXPECT_NE(unknown.err.find("/help is no command"), std::string::npos) << unknown.err;
+  const Output full = run(words + "--context 8", "and so on, and so on, and so on\n");
+  EXPECT_EQ(full.out, "");
+  EXPECT_NE(full.err.find("/reset forgets them"), std::string::npos) << full.err;
+}
+
+TEST_F(GenerateCommand, TellsWhatAConversationLacks) {
+  pretrain();
+  write("chat.jinja", kTemplate);
+  expect_error("generate --load one --chat --prompt a", 78, "--chat-template FILE names one");
+  const std::string words = "generate --load one --chat --chat-template chat.jinja ";
+  expect_error(words, 78, "--chat answers --prompt, --prompts-file or --interactive");
+  expect_error(words + "--prompt ''", 78, "--prompt is empty");
+  expect_error(words + "--prompt a --parse-special-tokens", 78, "--parse-special-tokens");
+  expect_error(words + "--prompt a --chat-template-date today", 78, "--chat-template-date today");
+  expect_error(words + "--prompt a --chat-template-args []", 78, "JSON object");
+  expect_error("generate --load one --prompt a --system S", 78, "--chat");
+  expect_error("generate --load one --chat --chat-template none.jinja --prompt a", 66,
+               "none.jinja");
+  write("no.jinja", "{{ raise_exception('only two') }}");
+  expect_error("generate --load one --chat --chat-template no.jinja --prompt a", 65, "only two");
+  write("chats.jsonl", R"({"messages": [{"role": "assistant", "content": "x"}]})");
+  expect_error(words + "--prompts-file chats.jsonl", 65, "chats.jsonl, line 1");
+  expect_error("generate --load one --prompts-file chats.jsonl", 65, "--chat reads");
+  write("chats.jsonl", R"({"messages": [{"role": "system", "content": "x"}]})");
+  expect_error(words + "--system S --prompts-file chats.jsonl", 65, "leave --system out");
+  // Beams and stops are as without it.
+  const Json beams = run_json(words + "--prompt a --num-beams 2 --max-tokens 4 --json");
+  EXPECT_LE(beams.at("tokens").size(), 4U);
+  const Json stopped = run_json(words + "--prompt a --stop e --max-tokens 8 --json");
+  EXPECT_EQ(stopped.at("text").get<std::string>().find('e'), std::string::npos);
 }
 
 TEST_F(GenerateCommand, AnInterruptEndsWithWhatThereIs) {

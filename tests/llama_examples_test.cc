@@ -78,6 +78,22 @@ TEST_F(LlamaExamplesTest, AnImportedModelLearnsAnotherText) {
   }
 }
 
+// It has no time to learn here: the script says so by its status.
+TEST_F(LlamaExamplesTest, AModelIsAskedBeforeAndAfterFineTuning) {
+  std::string verses;
+  for (int i = 1; i <= 6; ++i)
+    verses += fmt::format("Genesis 1:{} And it came to pass on day {}.\n", i, i);
+  write("verses.txt", verses);
+  const ProgramOutput made =
+      start(fmt::format("VERSES='{0}/verses.txt' BASE_TEXT='{0}/text.txt' BASE_ITERATIONS=4 "
+                        "BASE_FLAGS='{1}' ASKED=3 EPOCHS=1",
+                        directory_.string(), kSmall),
+            "chat-finetune", "--micro-batch-size 1");
+  ASSERT_EQ(made.status, 1) << made.out << made.err;
+  EXPECT_NE(made.out.find("What does Genesis 1:2 say?"), std::string::npos) << made.out;
+  EXPECT_NE(made.out.find(" of 3 answers right before, "), std::string::npos) << made.out;
+}
+
 TEST_F(LlamaExamplesTest, SayWhatTheyCannotUse) {
   EXPECT_EQ(start("", "continue-imported", "--steps").status, 64);
   EXPECT_EQ(start("", "tiny-llama", "words").status, 64);

@@ -59,7 +59,8 @@ std::optional<ops::Rotary> rotary_of(const json& variant) {
 }
 
 nn::TransformerConfig transformer_of(const json& size, const json& variant,
-                                     const GoldenMachine& machine) {
+                                     const GoldenMachine& machine,
+                                     const nn::AdapterSettings& adapters) {
   const double scale = variant.at("attention_scale");
   return {.num_layers = size.at("layers"),
           .hidden = size.at("hidden"),
@@ -83,13 +84,14 @@ nn::TransformerConfig transformer_of(const json& size, const json& variant,
           .mask_documents = variant.at("documents"),
           .dtype = machine.dtype,
           .tensor = {},
+          .adapters = adapters,
           .init_key = {},
           .dropout_key = {}};
 }
 
 GptModel model_of(const json& size, const json& variant, std::int64_t sequence,
-                  const GoldenMachine& machine) {
-  return {{.transformer = transformer_of(size, variant, machine),
+                  const GoldenMachine& machine, const nn::AdapterSettings& adapters = {}) {
+  return {{.transformer = transformer_of(size, variant, machine, adapters),
            .vocabulary = size.at("vocabulary"),
            .padded_vocabulary = size.at("vocabulary"),
            .max_positions = sequence,
@@ -130,19 +132,49 @@ TinyBatch whole_batch(const GptBatchOptions& options) {
   return batch;
 }
 
+// The adapters of a whole model, which are then all that is trained.
+struct TinyAdapters {
+  nn::AdapterSettings settings;
+  bool has_b = true;  // else B is zero
+};
+
 // The model that make_tiny_llama.py makes of Hugging Face's tensors.
 class WholeLlama {
  public:
   WholeLlama(const json& expected, const GoldenMachine& machine,
-             const GptBatchOptions& options = {})
+             const GptBatchOptions& options = {}, const TinyAdapters& adapters = {},
+             const std::vector<double>& loss_mask = {})
       : backend_(machine.backend()),
-        model_(model_of(golden().at("whole size"), variant_of(expected, options), 8, machine)),
-        training_({.model = model_, .micro_batch = 2, .microbatches = 1, .optimizer = {}},
-                  *backend_) {
+        model_(model_of(golden().at("whole size"), variant_of(expected, options), 8, machine,
+                        adapters.settings)),
+        training_({.model = model_,
+                   .micro_batch = 2,
+                   .microbatches = 1,
+                   .optimizer = {.clip_grad = 1.0},
+                   .is_frozen = adapters.settings.rank > 0 ? is_no_adapter : nullptr},
+                  *backend_),
+        batch_(whole_batch(options)),
+        has_b_(adapters.has_b) {
     training_.initialise();
     set_parameters();
-    losses_ =
-        training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{whole_batch(options)}});
+    if (!loss_mask.empty()) batch_["loss_mask"] = loss_mask;
+    losses_ = training_.step({.lr = 0.0, .weight_decay = 0.0, .adam_step = 1}, {{batch_}});
+  }
+
+  // The loss and the norm of this many steps of AdamW.
+  struct Step {
+    double loss, norm;
+  };
+  std::vector<Step> steps(int count) {
+    training_.initialise();
+    number_ = 0;
+    set_parameters();
+    std::vector<Step> result;
+    for (int i = 1; i <= count; ++i) {
+      losses_ = training_.step({.lr = 0.01, .weight_decay = 0.01, .adam_step = i}, {{batch_}});
+      result.push_back({loss(), training_.grad_norm()});
+    }
+    return result;
   }
 
   const TinyTraining& training() const { return training_; }
@@ -158,6 +190,8 @@ class WholeLlama {
 
  private:
   using Values = std::vector<double>;
+
+  static bool is_no_adapter(const std::string& name) { return name.find(".lora.") == name.npos; }
 
   static json variant_of(const json& expected, const GptBatchOptions& options) {
     json variant = expected.at("variant");
@@ -213,15 +247,44 @@ class WholeLlama {
     }
     values["decoder.final_layernorm.weight"] = next(h, 1.0, 0.1);
     values["output_layer.weight"] = next(model_.vocabulary().ids * h, 0.0, 0.5);
+    set_adapters(values);
     ASSERT_EQ(static_cast<std::size_t>(training_.table().size()), values.size());
     for (ParamId id = 0; id < training_.table().size(); ++id) {
       training_.set_parameter(id, values.at(training_.table()[id].name));
     }
   }
 
+  // Two tensors for each part of each layer, also where a model has no adapter.
+  void set_adapters(std::map<std::string, Values>& values) {
+    const std::map<std::string, std::string> linears = {
+        {"q", "self_attention.linear_qkv"}, {"k", "self_attention.linear_qkv"},
+        {"v", "self_attention.linear_qkv"}, {"o", "self_attention.linear_proj"},
+        {"gate", "mlp.linear_fc1"},         {"up", "mlp.linear_fc1"},
+        {"down", "mlp.linear_fc2"}};
+    std::map<std::string, std::int64_t> counts;
+    for (const ParamSpec& spec : training_.table().specs()) {
+      counts[spec.name] = spec.global_shape.count();
+    }
+    for (std::int64_t i = 0; i < model_.transformer().num_layers; ++i) {
+      for (const char* part : {"q", "k", "v", "o", "gate", "up", "down"}) {
+        const std::string name =
+            "decoder.layers." + std::to_string(i) + "." + linears.at(part) + ".lora." + part;
+        const bool has = counts.contains(name + ".A.weight");
+        const auto add = [&](const std::string& factor, double scale) {
+          Values drawn = next(has ? counts.at(name + factor) : 0, 0.0, scale);
+          if (has) values[name + factor] = std::move(drawn);
+        };
+        add(".A.weight", 0.25);
+        add(".B.weight", has_b_ ? 0.25 : 0.0);
+      }
+    }
+  }
+
   std::unique_ptr<Backend> backend_;
   GptModel model_;
   TinyTraining training_;
+  TinyBatch batch_;
+  bool has_b_;
   std::uint32_t number_ = 0;
   std::vector<TinyTraining::Loss> losses_;
 };
@@ -275,6 +338,104 @@ TEST_P(TinyLlama, SeparatesDocumentsByTheFlags) {
     EXPECT_NEAR(whole.loss() / row.loss, 1.0, tolerance);
     EXPECT_NEAR(whole.training().grad_norm() / row.norm, 1.0, tolerance);
   }
+}
+
+// Of rank 2 with alpha 4, at all seven linears of each layer.
+TinyAdapters tiny_adapters(bool has_b) {
+  TinyAdapters adapters{.settings = {.rank = 2, .scale = 2.0}, .has_b = has_b};
+  std::fill_n(adapters.settings.parts.begin(), 7, true);
+  return adapters;
+}
+
+// What peft gives of the same tensors, computed in double.
+TEST_P(TinyLlama, TrainsAdaptersAsOthersDo) {
+  const bool is_exact = GetParam().dtype == DType::kF64;
+  const double tolerance = is_exact ? 2e-9 : 2e-5;
+  struct Row {
+    bool has_b;
+    std::vector<WholeLlama::Step> steps;
+  };
+  const std::vector<Row> rows = {{false,
+                                  {{4.225127716689, 1.352053899794},
+                                   {4.053383727978, 1.498431672},
+                                   {3.849146132949, 1.602746351},
+                                   {3.635373586416, 1.463094860}}},
+                                 {true,
+                                  {{4.183208645213, 1.936148934409},
+                                   {3.853925049283, 1.567188792},
+                                   {3.635351253188, 1.399108391},
+                                   {3.437123005801, 1.664929023}}}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.has_b ? "B given" : "B zero");
+    WholeLlama whole(golden().at("whole"), GetParam(), {}, tiny_adapters(row.has_b));
+    const std::vector<WholeLlama::Step> steps = whole.steps(4);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_NEAR(steps[i].loss / row.steps[i].loss, 1.0, is_exact ? 1e-11 : tolerance);
+      EXPECT_NEAR(steps[i].norm / row.steps[i].norm, 1.0, tolerance);
+    }
+  }
+}
+
+TEST_P(TinyLlama, HasTheGradientsOfAdapters) {
+  struct Row {
+    const char* part;
+    double a, b;
+  };
+  const WholeLlama given(golden().at("whole"), GetParam(), {}, tiny_adapters(true));
+  for (const Row& row : {Row{"0.self_attention.linear_qkv.lora.q", .248108117, .228463752},
+                         Row{"0.self_attention.linear_qkv.lora.v", .335874060, .351099475},
+                         Row{"0.self_attention.linear_proj.lora.o", .675603944, .690140081},
+                         Row{"0.mlp.linear_fc1.lora.gate", .311352307, .418324495},
+                         Row{"0.mlp.linear_fc2.lora.down", .373638952, .388768605},
+                         Row{"1.self_attention.linear_qkv.lora.k", .088021731, .071129533}}) {
+    const std::string name = std::string("decoder.layers.") + row.part;
+    EXPECT_NEAR(given.gradient_norm(name + ".A.weight"), row.a, 1e-6) << name;
+    EXPECT_NEAR(given.gradient_norm(name + ".B.weight"), row.b, 1e-6) << name;
+  }
+  const WholeLlama zero(golden().at("whole"), GetParam(), {}, tiny_adapters(false));
+  for (const Row& row : {Row{"0.self_attention.linear_qkv.lora.q", 0, .122462217},
+                         Row{"0.self_attention.linear_qkv.lora.v", 0, .545565346},
+                         Row{"0.self_attention.linear_proj.lora.o", 0, .872162573},
+                         Row{"0.mlp.linear_fc2.lora.down", 0, .275137634}}) {
+    const std::string name = std::string("decoder.layers.") + row.part;
+    EXPECT_EQ(zero.gradient_norm(name + ".A.weight"), 0.0) << name;
+    EXPECT_NEAR(zero.gradient_norm(name + ".B.weight"), row.b, 1e-6) << name;
+  }
+}
+
+TEST_P(TinyLlama, HasAdaptersOfOtherScalesAndPlaces) {
+  const double tolerance = GetParam().dtype == DType::kF64 ? 2e-10 : 2e-6;
+  TinyAdapters adapters = tiny_adapters(true);
+  adapters.settings.scale = 4.0 / std::sqrt(2.0);
+  const WholeLlama stabilized(golden().at("whole"), GetParam(), {}, adapters);
+  EXPECT_NEAR(stabilized.loss() / 4.101280875988, 1.0, tolerance);
+  adapters.settings = {.rank = 2, .scale = 2.0, .layers = {false, true}};
+  adapters.settings.parts[static_cast<std::size_t>(nn::AdapterPart::kQuery)] = true;
+  adapters.settings.parts[static_cast<std::size_t>(nn::AdapterPart::kValue)] = true;
+  const WholeLlama upper(golden().at("whole"), GetParam(), {}, adapters);
+  EXPECT_NEAR(upper.loss() / 4.252087364012, 1.0, tolerance);
+  EXPECT_NEAR(upper.training().grad_norm() / .533364206866, 1.0, tolerance);
+}
+
+// Two conversations whose answers are the last 3 and the last 7 labels: the mean over tokens, and
+// over conversations, where a row counts as its share of them.
+TEST_P(TinyLlama, AveragesTokensOrConversations) {
+  const auto mask = [](double first, double second) {
+    std::vector<double> rows;
+    for (int row = 0; row < 8; ++row) {
+      rows.push_back(row >= 5 ? first : 0.0);
+      rows.push_back(row >= 1 ? second : 0.0);
+    }
+    return rows;
+  };
+  const double tolerance = GetParam().dtype == DType::kF64 ? 1e-8 : 1e-6;
+  const WholeLlama by_token(golden().at("whole"), GetParam(), {}, {}, mask(1.0, 1.0));
+  EXPECT_NEAR(by_token.loss() / 4.054590032830, 1.0, tolerance);
+  EXPECT_EQ(by_token.tokens(), 10);
+  const WholeLlama by_sample(golden().at("whole"), GetParam(), {}, {}, mask(1.0 / 3.0, 1.0 / 7.0));
+  EXPECT_NEAR(by_sample.loss() / 4.241282124547, 1.0, 10 * tolerance);
+  EXPECT_NEAR(by_sample.tokens(), 2, 1e-6);
 }
 
 TEST_P(TinyLlama, HasTheGradientsOfTheWhole) {

@@ -35,6 +35,14 @@ std::vector<std::int64_t> rows_of_step(int microbatches, const nn::BatchShapes& 
   return rows;
 }
 
+Chunk whole_chunk(const TinyRun& run, nn::ParamTable& table) {
+  if (!run.is_frozen) return run.model.build_chunk(run.model.whole(), table);
+  table.freeze(run.is_frozen);
+  Chunk chunk = run.model.build_chunk(run.model.whole(), table);
+  chunk.leave_out_frozen(table, false);
+  return chunk;
+}
+
 }  // namespace
 
 TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
@@ -45,7 +53,7 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
       saved_("saved", kArenaBytes),
       workspace_("workspace", kArenaBytes),
       context_{.backend = backend, .workspace = workspace_, .queue = {}, .recorder = nullptr},
-      chunk_(run.model.build_chunk(run.model.whole(), table_)),
+      chunk_(whole_chunk(run, table_)),
       constants_(table_.constants(), context_, memory_),
       parameters_(StateLayout(table_), memory_, memory_),
       gradients_(parameters_.states(), shared_sums(table_), full_precision(),
@@ -78,8 +86,9 @@ void TinyTraining::initialise() {
 
 void TinyTraining::set_parameter(ParamId id, std::span<const double> values) {
   std::vector<double> padded(values.begin(), values.end());
-  padded.resize(static_cast<std::size_t>(parameters_.main(id).count()));
-  set_all(parameters_.main(id), padded);
+  const Tensor& parameter = table_.trains(id) ? parameters_.main(id) : parameters_.weight(id);
+  padded.resize(static_cast<std::size_t>(parameter.count()));
+  set_all(parameter, padded);
   parameters_.round_to_storage(context_);
 }
 

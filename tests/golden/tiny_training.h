@@ -2,6 +2,7 @@
 // Training steps of a tiny model on any backend through the real parts: chunk, executor, stores and
 // optimizer.
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct TinyRun {
   // Each microbatch's losses are divided by its own counts (Megatron's mean of means).
   bool mean_of_means = false;
   OptimizerSettings optimizer;
+  std::function<bool(const std::string&)> is_frozen = {};  // by name; empty: all are trained
 };
 
 class TinyTraining final : private StepServices {

@@ -17,6 +17,7 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/trained_parameters.h"
 #include "tiny_batches.h"
 
 namespace phalanx {
@@ -238,7 +239,7 @@ void Training::run_rank(Communicator& world) {
   const auto backend = make_cpu_backend(1, kProducts);
   Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
   rank.initialise();
-  const bool trains_all = config_.optimizer.trainable.empty() && config_.optimizer.freeze.empty();
+  const bool trains_all = !frozen_parameters(config_);
   HighWaterCheck marks(plans_[me], arenas);
   add_weights(rank, initial_);
   add_stored_weights(rank, initial_stored_);

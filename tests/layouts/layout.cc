@@ -11,6 +11,7 @@
 
 #include "pairwise.h"
 #include "phalanx/base/error.h"
+#include "phalanx/flags/flag_spec.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/rules/resolve.h"
 
@@ -277,6 +278,8 @@ std::string name_of(const Layout& l) {
   if (l.documents) model += " documents";
   if (!l.trainable.empty()) model += fmt::format(" trains {}", l.trainable);
   if (!l.freeze.empty()) model += fmt::format(" freezes {}", l.freeze);
+  if (!l.adapters.empty()) model += fmt::format(" adapts {}", l.adapters);
+  if (l.adapter_dropout > 0.0) model += fmt::format(" dropping {}", l.adapter_dropout);
   return fmt::format(
       "t{}{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
       context, pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
@@ -302,7 +305,9 @@ Layout on_one_rank(const Layout& layout) {
           .decoder_layers = layout.decoder_layers,
           .relative_positions = layout.relative_positions,
           .trainable = layout.trainable,
-          .freeze = layout.freeze};
+          .freeze = layout.freeze,
+          .adapters = layout.adapters,
+          .adapter_dropout = layout.adapter_dropout};
 }
 
 Layout without_bitwise_features(const Layout& layout) {
@@ -344,6 +349,13 @@ TrainConfig config_of(const Layout& layout) {
   c.optimizer.clip_grad = 0.2;
   if (!layout.trainable.empty()) c.optimizer.trainable = {layout.trainable};
   if (!layout.freeze.empty()) c.optimizer.freeze = {layout.freeze};
+  if (!layout.adapters.empty()) {
+    c.lora.rank = 2;
+    c.lora.alpha = 3.0;
+    c.lora.dropout = layout.adapter_dropout;
+    c.lora.targets.clear();
+    for (const std::string_view word : words_of(layout.adapters)) c.lora.targets.emplace_back(word);
+  }
   c.layout.global_batch_size = kGlobalBatch;
   c.layout.threads_per_rank = 1;
   c.layout.threads_reason = "as given";  // so that resolve() does not look at the machine

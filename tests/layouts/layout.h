@@ -70,6 +70,8 @@ struct Layout {
   bool relative_positions = false;
   std::string trainable = {};  // one expression of --trainable, and one of --freeze
   std::string freeze = {};
+  std::string adapters = {};  // targets of --lora-targets, with blanks between them; rank 2
+  double adapter_dropout = 0.0;
 };
 
 // "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".

@@ -40,6 +40,27 @@ TEST(Philox, NormalsHaveTheRightMoments) {
   EXPECT_NEAR(squares / (4 * kBlocks), 1.0, 0.01);
 }
 
+TEST(Philox, UniformNumbersHaveAKnownValueAndStayBetweenTheirBounds) {
+  const std::array<double, 4> known = {-0.201907058479, 0.761040395824, 0.471425568918,
+                                       0.210963707650};
+  const auto first = uniform_block({}, 0, 0);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(first[i], known[i], 1e-12);
+  const auto key = random_key(1234, RandomPurpose::kInitialisation);
+  double sum = 0;
+  double squares = 0;
+  constexpr int kBlocks = 50000;
+  for (int block = 0; block < kBlocks; ++block) {
+    for (const double x :
+         uniform_block(key, parameter_coordinate("w"), static_cast<unsigned>(block))) {
+      ASSERT_LT(std::abs(x), 1.0);
+      sum += x;
+      squares += x * x;
+    }
+  }
+  EXPECT_NEAR(sum / (4 * kBlocks), 0.0, 0.01);
+  EXPECT_NEAR(squares / (4 * kBlocks), 1.0 / 3.0, 0.01);
+}
+
 TEST(Philox, CoordinatesDoNotCollide) {
   EXPECT_NE(random_key(1, RandomPurpose::kDropout).high,
             random_key(1, RandomPurpose::kSampling).high);

@@ -50,15 +50,22 @@ std::uint64_t parameter_coordinate(std::string_view name);
 // sin(angle).
 std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t parameter, std::uint64_t block);
 
+// Uniform numbers of a parameter, numbered as its normal ones: of word w, (w + 1/2) / 2^31 - 1,
+// which is above -1 and below 1. Known value: key 0, parameter 0, block 0 -> -0.201907 0.761040
+// 0.471426 0.210964.
+std::array<double, 4> uniform_block(PhiloxKey key, std::uint64_t parameter, std::uint64_t block);
+
 // A dropout site has the layer (its 0-based number in the stack, or kEmbeddingLayer), the place in
-// it, the attention head (0 elsewhere) and the stack: 0, or 1 for the decoder after an encoder.
+// it, the attention head (0 elsewhere, but for adapters) and the stack: 0, or 1 for the decoder
+// after an encoder.
 enum class DropoutPlace : std::uint32_t {
   kEmbedding = 0,
   kAttention = 1,
   kAttentionOutput = 2,
   kMlpOutput = 3,
   kCrossAttention = 4,
-  kCrossAttentionOutput = 5
+  kCrossAttentionOutput = 5,
+  kAdapter = 6  // the head is the number of the adapter's part (nn/adapters.h)
 };
 inline constexpr std::uint32_t kEmbeddingLayer = 0xffff;
 constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place,

@@ -121,11 +121,16 @@ EncodedChat ChatEncoder::encode(const Conversation& conversation, bool add_gener
   return encoded;
 }
 
-bool ChatEncoder::has_special_tokens(const Conversation& conversation) const {
-  return std::ranges::any_of(conversation.messages, [&](const ChatMessage& message) {
-    return tokenizer_.encode(message.content, {.parse_special = true}) !=
-           tokenizer_.encode(message.content);
-  });
+std::optional<std::size_t> ChatEncoder::message_with_special_token(
+    const Conversation& conversation, const SpecialTexts& special) const {
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    const std::string& content = conversation.messages[i].content;
+    if (special.may_occur_in(content) &&
+        tokenizer_.encode(content, {.parse_special = true}) != tokenizer_.encode(content)) {
+      return i;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace phalanx

@@ -2,6 +2,7 @@
 // Conversations to token ids, with a mask of the tokens that are trained.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "phalanx/chat/conversation.h"
+#include "phalanx/chat/special_texts.h"
 #include "phalanx/chat_template/chat_template.h"
 #include "phalanx/tokenizer/token_places.h"
 #include "phalanx/tokenizer/tokenizer.h"
@@ -39,7 +41,7 @@ struct EncodedChat {
   std::string why;
 };
 
-// Not for several threads at once, as TokenPlaces.
+// Not for several threads at once, as TokenPlaces; a copy is quickly made.
 class ChatEncoder {
  public:
   // `tokenizer` must live as long.
@@ -52,8 +54,10 @@ class ChatEncoder {
   // Special tokens in the text are parsed, none is added. Errors as ChatTemplate::render.
   EncodedChat encode(const Conversation& conversation, bool add_generation_prompt = false);
 
-  // Whether a message has the text of a special token in it, which would become that token.
-  bool has_special_tokens(const Conversation& conversation) const;
+  // The first message, from 0 on, that has the text of a special token in it, which would become
+  // that token. `special` are the tokenizer's.
+  std::optional<std::size_t> message_with_special_token(const Conversation& conversation,
+                                                        const SpecialTexts& special) const;
 
  private:
   RenderedChat rendered(const std::vector<ChatMessage>& messages, std::size_t count,

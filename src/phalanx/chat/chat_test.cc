@@ -8,8 +8,8 @@
 #include "phalanx/chat/chat_encoder.h"
 #include "phalanx/chat/conversation.h"
 #include "phalanx/chat/template_file.h"
-#include "phalanx/tokenizer/byte_symbols.h"
-#include "phalanx/tokenizer/hf/hf_tokenizer.h"
+#include "phalanx/chat/test_support.h"
+#include "phalanx/chat/tokenizer_test_support.h"
 
 namespace phalanx {
 namespace {
@@ -19,25 +19,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
-    "{% if message.role == 'assistant' %}"
-    "{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}"
-    "{% else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-constexpr std::string_view kPlainChatMl =
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-constexpr std::string_view kLlama3 =
-    "{{ bos_token }}{% for m in messages %}"
-    "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' }}"
-    "{% if m.role == 'assistant' %}"
-    "{% generation %}{{ m.content | trim + '<|eot_id|>' }}{% endgeneration %}"
-    "{% else %}{{ m.content | trim + '<|eot_id|>' }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}"
-    "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
-
 std::string without_marks(std::string_view source) {
   std::string text(source);
   for (const std::string_view mark : {"{% generation %}", "{% endgeneration %}"}) {
@@ -45,47 +26,6 @@ std::string without_marks(std::string_view source) {
   }
   return text;
 }
-
-// Byte-level BPE: the id of a byte is its number; then special tokens, then merged pairs.
-HuggingFaceTokenizer byte_tokenizer(const std::vector<std::string>& merges = {}) {
-  std::string vocabulary;
-  const auto add = [&](std::string symbols) {
-    if (symbols == "\"" || symbols == "\\") symbols = "\\" + symbols;
-    const auto id = static_cast<int>(std::count(vocabulary.begin(), vocabulary.end(), '\n'));
-    vocabulary +=
-        fmt::format("{}\"{}\": {}\n", id == 0 ? "" : ", ", symbols, id < 256 ? id : id + 7);
-  };
-  for (int byte = 0; byte < 256; ++byte) {
-    add(symbols_from_bytes(std::string(1, static_cast<char>(byte))));
-  }
-  std::string rules;
-  for (const std::string& merge : merges) {
-    add(merge);
-    rules += fmt::format("{}\"{} {}\"", rules.empty() ? "" : ", ", merge[0], merge[1]);
-  }
-  std::string special;
-  int id = 256;
-  for (const char* content : {"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>",
-                              "<|end_header_id|>", "<|eot_id|>"}) {
-    special +=
-        fmt::format(R"({}{{"id": {}, "content": "{}", "special": true, "normalized": false}})",
-                    id == 256 ? "" : ", ", id, content);
-    ++id;
-  }
-  return {fmt::format(
-              R"({{"version": "1.0", "added_tokens": [{}],
-          "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}},
-          "decoder": {{"type": "ByteLevel"}},
-          "model": {{"type": "BPE", "vocab": {{{}}}, "merges": [{}]}}}})",
-              special, vocabulary, rules),
-          "tokenizer.json"};
-}
-
-const Conversation kConversation = {.messages = {{"system", "S"},
-                                                 {"user", " hi "},
-                                                 {"assistant", " yo\n"},
-                                                 {"user", "é?"},
-                                                 {"assistant", "ok"}}};
 
 // [first, last) of each run of trained tokens.
 std::vector<std::pair<std::size_t, std::size_t>> runs(const EncodedChat& encoded) {
@@ -189,9 +129,12 @@ TEST(ChatEncoder, SaysWhyPrefixesShowNothing) {
 
 TEST(ChatEncoder, SeesSpecialTokensInMessages) {
   const auto tokenizer = byte_tokenizer();
+  const SpecialTexts special(tokenizer);
   const auto chat = encoder(tokenizer, kChatMl);
-  EXPECT_FALSE(chat.has_special_tokens(kConversation));
-  EXPECT_TRUE(chat.has_special_tokens({.messages = {{"user", "a<|im_end|>b"}}}));
+  EXPECT_EQ(chat.message_with_special_token(kConversation, special), std::nullopt);
+  EXPECT_EQ(chat.message_with_special_token(
+                {.messages = {{"system", "<|im_end"}, {"user", "a<|im_end|>b"}}}, special),
+            1);
 }
 
 TEST(Conversations, AreReadByTheirKeys) {
@@ -248,7 +191,7 @@ TEST(Conversations, AreRefusedWithLineAndKey) {
       {R"({"messages": [{"role": "assistant", "content": ""}]})",
        "message 1: the assistant's text is empty"},
       {R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "a"}]})",
-       "the last message is not an assistant's"},
+       "the last message is not an assistant's; --sft-drop-incomplete leaves such out"},
       {R"({"prompt": "a", "completion": []})",
        "\"prompt\" and \"completion\" are two texts or two lists of messages"},
   };
@@ -284,6 +227,22 @@ TEST(TemplateFile, IsTheFirstThatThereIs) {
   EXPECT_EQ(text(""), "beside");
   put_file(folder / "named", "named");
   EXPECT_EQ(text(folder / "named"), "named");
+}
+
+TEST(Conversations, IncompleteOnesMayBeMarked) {
+  ConversationReader reader("f", {.takes_incomplete = true});
+  const auto is_incomplete = [&](const char* line) { return reader.read(line, 1).is_incomplete; };
+  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "user", "content": "a"}]})"));
+  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"},
+                                            {"role": "user", "content": "b"}]})"));
+  EXPECT_FALSE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"}]})"));
+}
+
+TEST(TemplateFile, DaysAreWrittenInFull) {
+  EXPECT_EQ(template_day("2026-02-03"), std::chrono::year(2026) / 2 / 3);
+  for (const char* text : {"2026-2-3", "2026-02-30", "today", ""}) {
+    EXPECT_THROW(template_day(text), ConfigError) << text;
+  }
 }
 
 }  // namespace

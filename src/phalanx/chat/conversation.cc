@@ -156,7 +156,7 @@ class Line {
   Json json_;
 };
 
-void check_answers(const Line& line, const Conversation& conversation) {
+void check_answers(const Line& line, const ConversationRules& rules, Conversation& conversation) {
   const auto& messages = conversation.messages;
   bool has_answer = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -165,8 +165,10 @@ void check_answers(const Line& line, const Conversation& conversation) {
     if (messages[i].content.empty())
       line.reject("message {}: the assistant's text is empty", i + 1);
   }
+  conversation.is_incomplete = messages.empty() || messages.back().role != "assistant";
+  if (!conversation.is_incomplete || rules.takes_incomplete) return;
   if (!has_answer) line.reject("no message is an assistant's");
-  if (messages.back().role != "assistant") line.reject("the last message is not an assistant's");
+  line.reject("the last message is not an assistant's; --sft-drop-incomplete leaves such out");
 }
 
 }  // namespace
@@ -179,7 +181,7 @@ Conversation ConversationReader::read(std::string_view text, std::size_t line_nu
                 name_of(*kind_));
   }
   kind_ = conversation.kind;
-  if (rules_.needs_answer && !conversation.text) check_answers(line, conversation);
+  if (rules_.needs_answer && !conversation.text) check_answers(line, rules_, conversation);
   return conversation;
 }
 

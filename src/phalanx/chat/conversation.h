@@ -32,11 +32,15 @@ struct Conversation {
   // `trained_from` are not trained.
   std::optional<std::string> text = {};
   std::size_t trained_from = 0;
+  // The last message is not the assistant's (ConversationRules::takes_incomplete).
+  bool is_incomplete = false;
 };
 
 struct ConversationRules {
   // What training needs: an answer that is not empty, and one at the end.
   bool needs_answer = true;
+  // Of the latter: marks the conversation, instead of refusing it.
+  bool takes_incomplete = false;
 };
 
 // Reads the lines of one file, which must all be of one kind.

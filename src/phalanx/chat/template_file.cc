@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -30,9 +31,9 @@ Json read_json(const std::filesystem::path& file) {
   return json;
 }
 
-ChatTemplate template_of_config(const std::filesystem::path& file, const Json& value) {
+TemplateText template_of_config(const std::filesystem::path& file, const Json& value) {
   const std::string name = file.string() + ": chat_template";
-  if (value.is_string()) return ChatTemplate::parse(value.get<std::string>(), name);
+  if (value.is_string()) return {value.get<std::string>(), name};
   if (!value.is_array()) throw DataError("{}: it is neither a text nor a list", name);
   std::string names;
   for (const Json& entry : value) {
@@ -41,9 +42,7 @@ ChatTemplate template_of_config(const std::filesystem::path& file, const Json& v
       throw DataError("{}: an entry has no texts \"name\" and \"template\"", name);
     }
     const auto entry_name = entry["name"].get<std::string>();
-    if (entry_name == "default") {
-      return ChatTemplate::parse(entry["template"].get<std::string>(), name);
-    }
+    if (entry_name == "default") return {entry["template"].get<std::string>(), name};
     names += (names.empty() ? "" : ", ") + entry_name;
   }
   throw ConfigError(
@@ -54,14 +53,12 @@ ChatTemplate template_of_config(const std::filesystem::path& file, const Json& v
 
 }  // namespace
 
-ChatTemplate find_chat_template(const std::filesystem::path& file,
+TemplateText find_template_text(const std::filesystem::path& file,
                                 const std::filesystem::path& tokenizer_model) {
-  if (!file.empty()) return ChatTemplate::parse(read_file(file), file.string());
+  if (!file.empty()) return {read_file(file), file.string()};
   if (!tokenizer_model.empty()) {
-    const auto beside = folder_of(tokenizer_model) / "chat_template.jinja";
-    if (std::filesystem::exists(beside)) {
-      return ChatTemplate::parse(read_file(beside), beside.string());
-    }
+    const auto beside = folder_of(tokenizer_model) / kChatTemplateName;
+    if (std::filesystem::exists(beside)) return {read_file(beside), beside.string()};
   }
   if (const auto config = config_of(tokenizer_model); !config.empty()) {
     const Json json = read_json(config);
@@ -72,6 +69,12 @@ ChatTemplate find_chat_template(const std::filesystem::path& file,
   throw ConfigError(
       "the tokenizer has no chat template beside it (chat_template.jinja, or "
       "\"chat_template\" in tokenizer_config.json): --chat-template FILE names one");
+}
+
+ChatTemplate find_chat_template(const std::filesystem::path& file,
+                                const std::filesystem::path& tokenizer_model) {
+  const TemplateText found = find_template_text(file, tokenizer_model);
+  return ChatTemplate::parse(found.text, found.name);
 }
 
 std::vector<std::pair<std::string, std::string>> template_tokens(
@@ -102,6 +105,23 @@ std::vector<std::pair<std::string, std::string>> template_tokens(
     tokens.emplace_back(name, content.get<std::string>());
   }
   return tokens;
+}
+
+std::chrono::year_month_day template_day(const std::string& text) {
+  std::optional<int> year;
+  std::optional<unsigned> month;
+  std::optional<unsigned> day;
+  if (text.size() == 10 && text[4] == '-' && text[7] == '-') {
+    year = parse_number<int>(text.substr(0, 4));
+    month = parse_number<unsigned>(text.substr(5, 2));
+    day = parse_number<unsigned>(text.substr(8, 2));
+  }
+  if (year && month && day) {
+    const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
+                                           std::chrono::day(*day)};
+    if (date.ok()) return date;
+  }
+  throw ConfigError("--chat-template-date {}: it is no day, YYYY-MM-DD", text);
 }
 
 }  // namespace phalanx

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -69,6 +71,31 @@ void check_copies(const fs::path& directory, const Manifest& manifest, bool veri
     }
   }
 }
+
+// Of joined checkpoints.
+constexpr std::size_t kOwn = 0;
+constexpr std::size_t kOverlay = 1;
+constexpr std::size_t kBase = 2;
+constexpr std::size_t kOwners = 3;
+
+class JoinedChunks final : public ChunkReader {
+ public:
+  JoinedChunks(std::unique_ptr<ChunkReader> own, std::unique_ptr<ChunkReader> overlay,
+               std::unique_ptr<ChunkReader> base)
+      : readers_{std::move(own), std::move(overlay), std::move(base)} {}
+
+  void read(const StoredChunk& chunk, std::span<std::byte> to) override {
+    ChunkReader& reader = *readers_[chunk.source % kOwners];
+    StoredChunk own = chunk;
+    own.source /= kOwners;
+    const std::int64_t before = reader.bytes_read();
+    reader.read(own, to);
+    bytes_read_ += reader.bytes_read() - before;
+  }
+
+ private:
+  std::array<std::unique_ptr<ChunkReader>, kOwners> readers_;
+};
 
 bool means_another_checkpoint_may_do(const Error& error) {
   return error.code() == ErrorCode::kBadData || error.code() == ErrorCode::kInputMissing ||
@@ -168,15 +195,76 @@ CheckpointReader::CheckpointReader(std::shared_ptr<const CheckpointFiles> files,
   tensors_ = open_part_tensors(files_, manifest(), verify);
 }
 
+CheckpointReader::CheckpointReader(Manifest manifest, std::unique_ptr<const StoredTensors> tensors)
+    : manifest_(std::make_unique<const Manifest>(std::move(manifest))),
+      tensors_(std::move(tensors)) {
+  for (std::size_t i = 0; i < this->manifest().tensors.size(); ++i) {
+    index_[this->manifest().tensors[i].name] = i;
+  }
+}
+
 bool CheckpointReader::has_optimizer() const {
   return std::ranges::any_of(manifest().tensors, [](const auto& entry) {
     return entry.name.starts_with(kOptimizerPrefix);
   });
 }
 
-const Manifest::Entry* CheckpointReader::find(std::string_view name) const {
+const Manifest::Entry* CheckpointReader::find_own(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &manifest().tensors[found->second];
+}
+
+const Manifest::Entry* CheckpointReader::find(std::string_view name) const {
+  const bool is_weight = !name.starts_with(kOptimizerPrefix);
+  const Manifest::Entry* entry = nullptr;
+  if (overlay_ && is_weight) entry = overlay_->find(name);
+  if (entry == nullptr) entry = find_own(name);
+  if (entry == nullptr && base_ && is_weight) entry = base_->find(name);
+  return entry;
+}
+
+std::size_t CheckpointReader::owner_of(const Manifest::Entry& entry) const {
+  const auto has = [&](const CheckpointReader& reader) {
+    const auto& tensors = reader.manifest().tensors;
+    return std::less_equal<>()(tensors.data(), &entry) &&
+           std::less<>()(&entry, tensors.data() + tensors.size());
+  };
+  if (overlay_ && has(*overlay_)) return kOverlay;
+  if (base_ && has(*base_)) return kBase;
+  return kOwn;
+}
+
+void CheckpointReader::read_box(const Manifest::Entry& entry, const MatrixBox& box,
+                                std::span<std::byte> to) const {
+  const std::size_t owner = owner_of(entry);
+  if (owner == kOwn) return tensors_->read(entry, box, to);
+  (owner == kOverlay ? overlay_ : base_)->read_box(entry, box, to);
+}
+
+std::vector<StoredUnit> CheckpointReader::units(
+    std::span<const Manifest::Entry* const> wanted) const {
+  if (!overlay_ && !base_) return tensors_->units(wanted);
+  std::array<std::vector<const Manifest::Entry*>, kOwners> of_owner;
+  for (const Manifest::Entry* entry : wanted) of_owner[owner_of(*entry)].push_back(entry);
+  std::vector<StoredUnit> units;
+  for (std::size_t owner = 0; owner < kOwners; ++owner) {
+    if (of_owner[owner].empty()) continue;
+    std::vector<StoredUnit> some = owner == kOwn       ? tensors_->units(of_owner[owner])
+                                   : owner == kOverlay ? overlay_->units(of_owner[owner])
+                                                       : base_->units(of_owner[owner]);
+    for (StoredUnit& unit : some) {
+      for (StoredChunk& chunk : unit) chunk.source = chunk.source * kOwners + owner;
+      units.push_back(std::move(unit));
+    }
+  }
+  return units;
+}
+
+std::unique_ptr<ChunkReader> CheckpointReader::chunk_reader() const {
+  if (!overlay_ && !base_) return tensors_->chunk_reader();
+  return std::make_unique<JoinedChunks>(tensors_->chunk_reader(),
+                                        overlay_ ? overlay_->chunk_reader() : nullptr,
+                                        base_ ? base_->chunk_reader() : nullptr);
 }
 
 void CheckpointReader::visit(const Manifest::Entry& entry,
@@ -191,7 +279,10 @@ void CheckpointReader::visit(const Manifest::Entry& entry,
 }
 
 const Manifest::Entry& CheckpointReader::stored(const Manifest::Entry& entry) const {
-  return entry.rounded_from.empty() ? entry : *find(entry.rounded_from);
+  if (entry.rounded_from.empty()) return entry;
+  const std::size_t owner = owner_of(entry);
+  return owner == kOwn ? *find_own(entry.rounded_from)
+                       : (owner == kOverlay ? overlay_ : base_)->stored(entry);
 }
 
 const Manifest::Entry& CheckpointReader::entry_for(const GlobalTensor& target,
@@ -233,7 +324,7 @@ std::optional<fs::path> CheckpointReader::copy_of(std::string_view flag) const {
   for (const auto& file : manifest().input_files) {
     if (file.flag == flag && !file.copy.empty()) return directory_ / file.copy;
   }
-  return std::nullopt;
+  return base_ ? base_->copy_of(flag) : std::nullopt;
 }
 
 void CheckpointReader::verify_all() const {

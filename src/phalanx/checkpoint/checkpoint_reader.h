@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/checkpoint/checkpoint_files.h"
@@ -54,6 +55,9 @@ class CheckpointReader {
   // their digests must agree: DataError names what does not.
   explicit CheckpointReader(const std::filesystem::path& directory, Verify verify = Verify::kYes);
 
+  // Tensors that are in no file (memory_tensors.h), for lay_over(): it has no place.
+  CheckpointReader(Manifest manifest, std::unique_ptr<const StoredTensors> tensors);
+
   // Opens one that lies elsewhere, in parts; its directory() is empty.
   explicit CheckpointReader(std::shared_ptr<const CheckpointFiles> files,
                             Verify verify = Verify::kYes);
@@ -72,16 +76,12 @@ class CheckpointReader {
   const Manifest::Entry* find(std::string_view name) const;
 
   // Fills `to` with the row-major little-endian bytes of a part of a tensor.
-  void read_box(const Manifest::Entry& entry, const MatrixBox& box, std::span<std::byte> to) const {
-    tensors_->read(entry, box, to);
-  }
+  void read_box(const Manifest::Entry& entry, const MatrixBox& box, std::span<std::byte> to) const;
   // The stored tensor that has the values of this one: itself, or the one it is rounded from.
   const Manifest::Entry& stored(const Manifest::Entry& entry) const;
   // For loaders that read each byte once (StoredTensors).
-  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const {
-    return tensors_->units(wanted);
-  }
-  std::unique_ptr<ChunkReader> chunk_reader() const { return tensors_->chunk_reader(); }
+  std::vector<StoredUnit> units(std::span<const Manifest::Entry* const> wanted) const;
+  std::unique_ptr<ChunkReader> chunk_reader() const;
   // Passes the row-major little-endian bytes of a whole tensor to `visit`, in pieces of some MiB.
   void visit(const Manifest::Entry& entry,
              const std::function<void(std::span<const std::byte>)>& visit) const;
@@ -95,15 +95,28 @@ class CheckpointReader {
   // none.
   std::optional<std::filesystem::path> copy_of(std::string_view flag) const;
 
+  // From here on tensors of another checkpoint are found as well: weights of an overlay before
+  // those of this one, weights of a base where this one has none. manifest() stays this one's.
+  void lay_over(std::shared_ptr<const CheckpointReader> overlay) { overlay_ = std::move(overlay); }
+  void lay_under(std::shared_ptr<const CheckpointReader> base) { base_ = std::move(base); }
+  // What it was joined with; null: nothing.
+  const CheckpointReader* overlay() const { return overlay_.get(); }
+  const CheckpointReader* base() const { return base_.get(); }
+
   // Compares every byte of every file with the manifest, whatever was verified before.
   void verify_all() const;
 
  private:
+  // Which of the joined checkpoints has the entry: 0 is this one.
+  std::size_t owner_of(const Manifest::Entry& entry) const;
+  const Manifest::Entry* find_own(std::string_view name) const;
+
   std::filesystem::path directory_;
   std::shared_ptr<const CheckpointFiles> files_;
   std::unique_ptr<const Manifest> manifest_;  // at a fixed address
   std::map<std::string, std::size_t, std::less<>> index_;
   std::unique_ptr<const StoredTensors> tensors_;
+  std::shared_ptr<const CheckpointReader> overlay_, base_;
 };
 
 // A line for the log of a run that starts from random weights.

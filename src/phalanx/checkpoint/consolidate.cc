@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/working_directory.h"
+#include "phalanx/checkpoint/base_checkpoint.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/tensor_source.h"
@@ -38,6 +40,9 @@ class StoredSource final : public TensorSource {
 std::filesystem::path consolidate(const CheckpointReader& reader,
                                   const std::filesystem::path& save) {
   Manifest manifest = reader.manifest();
+  if (manifest.base) {
+    manifest.base->path = absolute_path(base_directory(reader)).string();
+  }
   SaveOptions options{.directory = save, .retention = {.keep_last = 0}};
   for (const auto& input : manifest.input_files) {
     const auto is_taken = [&](const InputCopy& copy) { return copy.name == input.copy; };

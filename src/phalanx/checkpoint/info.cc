@@ -73,6 +73,10 @@ std::string info_json(const CheckpointReader& reader) {
                                {"valid", manifest.requested_samples.valid},
                                {"test", manifest.requested_samples.test}};
   json["arguments"] = manifest.arguments;
+  json["base"] = nullptr;
+  if (const auto& base = manifest.base) {
+    json["base"] = {{"path", base->path}, {"weights_xxh3", digest_to_text(base->weights_xxh3)}};
+  }
   json["files"] = nlohmann::ordered_json::array();
   for (const auto& file : manifest.files) {
     json["files"].push_back(
@@ -121,6 +125,10 @@ std::string info_text(const CheckpointReader& reader) {
           : "none (weights only)",
       manifest.matmul_precision, manifest.threads_per_rank, manifest.seed,
       manifest.phalanx_version);
+  if (const auto& base = manifest.base) {
+    text += fmt::format("  other weights     {}, digest {}\n", base->path,
+                        digest_to_text(base->weights_xxh3));
+  }
   for (const auto& file : manifest.files) {
     text += fmt::format("  file              {}, {}\n", file.name, format_bytes(file.bytes));
   }

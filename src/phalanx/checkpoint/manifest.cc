@@ -34,7 +34,8 @@ std::string data_blocks_to_json(const Manifest::DataBlocks& blocks) {
 }
 
 std::int64_t version_of(const Manifest& manifest) {
-  if (!manifest.parts.empty()) return kManifestVersion;
+  if (manifest.base) return kManifestVersion;
+  if (!manifest.parts.empty()) return kVersionWithoutBase;
   return manifest.data_blocks.empty() ? kVersionWithoutBlocks : kVersionWithoutParts;
 }
 
@@ -90,6 +91,13 @@ std::string manifest_to_json(const Manifest& manifest) {
   if (!manifest.data_blocks.empty()) {
     fmt::format_to(out, "  \"data_blocks\": [{}],\n",
                    lines(manifest.data_blocks, data_blocks_to_json));
+  }
+  if (manifest.base) {
+    fmt::format_to(out,
+                   "  \"base\": {{\"path\": {}, \"weights_xxh3\": \"{}\", \"manifest_xxh3\": "
+                   "\"{}\"}},\n",
+                   json_string(manifest.base->path), digest_to_text(manifest.base->weights_xxh3),
+                   digest_to_text(manifest.base->manifest_xxh3));
   }
   fmt::format_to(out, "  \"files\": [{}],\n", lines(manifest.files, [](const auto& file) {
                    return fmt::format(R"({{"name": {}, "bytes": {}, "xxh3": "{}"}})",

@@ -18,9 +18,10 @@ namespace phalanx {
 
 inline constexpr std::string_view kManifestFormat = "phalanx-checkpoint";
 // Version 1 has no run id, no start and no copies of input files; version 2 has no data blocks;
-// version 3 has whole tensors in safetensors files, version 4 parts that each rank wrote. All are
-// read; 3 is written where data blocks are known, 2 otherwise, and 4 if there are parts.
-inline constexpr std::int64_t kManifestVersion = 4;
+// version 3 has whole tensors in safetensors files, version 4 parts that each rank wrote; version 5
+// has either, and is of a part of a model: a base has the other weights. All are read; 3 is written
+// where data blocks are known, 2 otherwise, 4 if there are parts, 5 if there is a base.
+inline constexpr std::int64_t kManifestVersion = 5;
 
 struct Manifest {
   // Updates so far, and the loss scaler's state (float16; else scale 1).
@@ -85,6 +86,14 @@ struct Manifest {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
+  // The checkpoint that has the weights which this one lacks: those that the run did not train.
+  struct Base {
+    std::string path;  // its directory, absolute, or relative to the directory of this checkpoint
+    std::uint64_t weights_xxh3 = 0;   // digest_of_weights(): the same in whatever files they are
+    std::uint64_t manifest_xxh3 = 0;  // of its manifest: where that is the same, so are the weights
+    friend bool operator==(const Base&, const Base&) = default;
+  };
+
   std::string phalanx_version;
   // The run that wrote it, and the number of its start. A start gets a higher number than all
   // checkpoints in its save directory, so (start, iteration) orders them by time.
@@ -102,6 +111,7 @@ struct Manifest {
   std::map<std::string, std::string> arguments;  // flag -> value
   std::vector<InputFile> input_files;
   std::vector<DataBlocks> data_blocks;
+  std::optional<Base> base;
   // The writer fills in these.
   std::vector<File> files;  // of tensors, unless there are parts, and copies of input files
   std::vector<Entry> tensors;

@@ -12,6 +12,7 @@ namespace phalanx {
 // The version that is written if nothing needs a newer one.
 inline constexpr std::int64_t kVersionWithoutBlocks = 2;
 inline constexpr std::int64_t kVersionWithoutParts = 3;
+inline constexpr std::int64_t kVersionWithoutBase = 4;
 inline constexpr std::string_view kManifestSealKey = "manifest_xxh3";
 
 // DataError, which names `path` and the field, unless the fields fit together: names come once,

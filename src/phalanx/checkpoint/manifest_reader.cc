@@ -142,6 +142,16 @@ Manifest::Part read_part(JsonObject object) {
   return part;
 }
 
+Manifest::Base read_base(JsonObject object) {
+  Manifest::Base base;
+  base.path = object.text("path", kLongestText);
+  if (base.path.empty()) throw DataError("{}: 'path' is empty", object.where());
+  base.weights_xxh3 = object.digest("weights_xxh3");
+  base.manifest_xxh3 = object.digest("manifest_xxh3");
+  object.finish();
+  return base;
+}
+
 // The objects of a list, each with the place it has in messages.
 template <typename Read>
 auto read_list(JsonObject& object, const std::string& key, Read read) {
@@ -206,8 +216,10 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   if (version > kVersionWithoutBlocks && object.has("data_blocks")) {
     manifest.data_blocks = read_list(object, "data_blocks", read_data_blocks);
   }
+  if (version > kVersionWithoutBase) manifest.base = read_base(object.object("base"));
   manifest.files = read_list(object, "files", read_file_entry);
-  const bool has_parts = version > kVersionWithoutParts;
+  const bool has_parts =
+      version == kVersionWithoutBase || (version > kVersionWithoutBase && object.has("parts"));
   if (has_parts) {
     manifest.epoch = object.text("epoch", kLongestText);
     manifest.parts = read_list(object, "parts", read_part);

@@ -64,6 +64,27 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(parse_manifest(changed("/iteration", 13), "m").iteration, 13);
 }
 
+// Programs that know no bases must refuse such a checkpoint: it lacks most of its model.
+TEST(Manifest, ABaseIsVersionFiveInFilesAndInParts) {
+  Manifest manifest = example();
+  manifest.base = {.path = "../../iter_0000000", .weights_xxh3 = 7, .manifest_xxh3 = ~0ULL};
+  const std::string text = manifest_to_json(manifest);
+  EXPECT_THAT(text, HasSubstr("\"format_version\": 5"));
+  EXPECT_EQ(parse_manifest(text, "m"), manifest);
+  manifest.files.pop_back();
+  manifest.files.erase(manifest.files.begin(), manifest.files.begin() + 2);
+  manifest.input_files[0].copy.clear();
+  manifest.epoch = "e";
+  manifest.parts = {{.rank = 0, .bytes = 64, .index_bytes = 3, .index_xxh3 = 9}};
+  for (auto& entry : manifest.tensors) {
+    entry.file.clear();
+    entry.xxh3 = 0;
+  }
+  EXPECT_EQ(parse_manifest(manifest_to_json(manifest), "m"), manifest);
+  EXPECT_THAT(error_of<DataError>([&] { parse_manifest(changed("/format_version", 5), "m"); }),
+              HasSubstr("'base'"));
+}
+
 TEST(Manifest, NumbersKeepTheirBits) {
   Manifest manifest = example();
   for (const double scale : {1.0, 0.1, 65536.0, 1e300, 4.9e-324, 1.0 / 3.0}) {
@@ -245,8 +266,8 @@ TEST(Manifest, MessagesNameThePlace) {
 }
 
 TEST(Manifest, AnotherVersionIsNamed) {
-  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 5), "m"); }),
-              HasSubstr("format version 5"));
+  EXPECT_THAT(error_of<ConfigError>([&] { parse_manifest(changed("/format_version", 6), "m"); }),
+              HasSubstr("format version 6"));
 }
 
 // What programs before runs had numbers wrote.

@@ -64,19 +64,8 @@ void use_tokenizer(const CheckpointReader& checkpoint, const std::string& given_
 
 }  // namespace
 
-void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
-  const RunConfig& run = config.run;
-  if (!run.use_checkpoint_args || (run.load.empty() && run.pretrained_checkpoint.empty())) return;
-  const auto directory = run.ckpt_step > 0        ? directory_of_iteration(run.load, run.ckpt_step)
-                         : begins_pretrained(run) ? std::filesystem::path(run.pretrained_checkpoint)
-                                                  : std::filesystem::path(run.load);
-  const auto checkpoint = CheckpointReader::open_if_any(directory, Verify::kNo);
-  if (!checkpoint) {
-    if (flags.given("--num-layers")) return;
-    throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
-  }
-  const auto& arguments = checkpoint->manifest().arguments;
-  // The checkpoint's switch for an activation would contradict the one of the call.
+void use_model_arguments(FlagSet& flags, const std::map<std::string, std::string>& arguments) {
+  // The model's switch for an activation would contradict the one of the call.
   const auto is_said_otherwise = [&](const TrainFlag& flag) {
     return (flag.spec.name == "--swiglu" || flag.spec.name == "--squared-relu") &&
            flags.given("--activation-func");
@@ -88,6 +77,20 @@ void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
       flags.set_default(flag.spec.name, said->second);
     }
   }
+}
+
+void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
+  const RunConfig& run = config.run;
+  if (!run.use_checkpoint_args || (run.load.empty() && run.pretrained_checkpoint.empty())) return;
+  const auto directory = run.ckpt_step > 0        ? directory_of_iteration(run.load, run.ckpt_step)
+                         : begins_pretrained(run) ? std::filesystem::path(run.pretrained_checkpoint)
+                                                  : std::filesystem::path(run.load);
+  const auto checkpoint = CheckpointReader::open_if_any(directory, Verify::kNo);
+  if (!checkpoint) {
+    if (flags.given("--num-layers")) return;
+    throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
+  }
+  use_model_arguments(flags, checkpoint->manifest().arguments);
   use_tokenizer(*checkpoint, config.tokenizer.tokenizer_type, flags);
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 // --use-checkpoint-args.
 
+#include <map>
+#include <string>
+
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/settings/train_config.h"
 
@@ -11,5 +14,8 @@ namespace phalanx {
 // and the tokenizer's files that it keeps. If there is no checkpoint yet, the call must give all of
 // them: else InputMissingError.
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config);
+
+// The part of it that is about the model: `arguments` are flags and their values, by name.
+void use_model_arguments(FlagSet& flags, const std::map<std::string, std::string>& arguments);
 
 }  // namespace phalanx

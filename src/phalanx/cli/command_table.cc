@@ -20,7 +20,7 @@ constexpr std::string_view kOther = "Other";
 constexpr Command kCommands[] = {
     {kTraining, "pretrain", "train a model: pretrain gpt|bert|t5 FLAGS, with Megatron's flag names",
      run_pretrain},
-    {kTraining, "finetune", "train a BERT further: finetune classify FLAGS", run_finetune},
+    {kTraining, "finetune", "train further: finetune chat|classify FLAGS", run_finetune},
     {kTraining, "launch", "starts and watches ranks as processes: launch FLAGS pretrain gpt FLAGS",
      run_launch},
     {kTraining, "generate", "text from a checkpoint", run_generate},

@@ -11,6 +11,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/conversations_info.h"
 #include "phalanx/cli/output_files.h"
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/cli/verb.h"
@@ -88,11 +89,18 @@ void print(CommandIo& io, const Json& document, bool as_json) {
 int info(CommandIo& io, const Arguments& arguments) {
   DataPath path;
   bool json = false;
-  FlagSet flags("phalanx dataset info", "What is in a dataset.");
+  ConversationsInfo conversations;
+  FlagSet flags("phalanx dataset info",
+                "What is in a dataset, or with --sft in a file of conversations.");
   path.add_to(flags);
   flags.add({.name = "--json", .help = "One JSON document"}, &json);
+  conversations.add_to(flags);
   flags.parse(arguments, [&] { path.complete(); });
-  print(io, json_of(dataset_info(open_dataset(path.prefix()))), json);
+  conversations.check(flags);
+  print(io,
+        conversations.is_wanted() ? conversations.of(path.prefix())
+                                  : json_of(dataset_info(open_dataset(path.prefix()))),
+        json);
   return 0;
 }
 

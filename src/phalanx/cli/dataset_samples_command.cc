@@ -17,6 +17,7 @@
 #include "phalanx/cli/tokenizer_flags.h"
 #include "phalanx/data/bert_samples.h"
 #include "phalanx/data/t5_samples.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family_sources.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
@@ -65,16 +66,20 @@ void check_model_flags(const FlagSet& flags, const std::string& model) {
     throw UsageError("{}: no sample of --model {} depends on it; leave it out", flag.spec.name,
                      model);
   };
-  for (const TrainFlag& flag : data_flags()) {
-    if (flag.target != nullptr) check(flag);
+  for (const auto rows : {data_flags(), chat_flags()}) {
+    for (const TrainFlag& flag : rows) {
+      if (flag.target != nullptr) check(flag);
+    }
   }
   check(*find_train_flag(kBinaryHead));
 }
 
 void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
   flags.add({.name = "--model", .help = "Whose samples", .choices = "gpt bert t5"}, &o.model);
-  for (const TrainFlag& flag : data_flags()) {
-    flags.add(flag.spec, flag.target != nullptr ? flag.target(o.config) : FlagTarget{});
+  for (const auto rows : {data_flags(), chat_flags()}) {
+    for (const TrainFlag& flag : rows) {
+      flags.add(flag.spec, flag.target != nullptr ? flag.target(o.config) : FlagTarget{});
+    }
   }
   const TrainFlag& head = *find_train_flag(kBinaryHead);
   flags.add(head.spec, head.target(o.config));
@@ -100,7 +105,9 @@ void add_flags(FlagSet& flags, TokenizerFlags& tokenizer, SamplesOptions& o) {
       {.name = "--json",
        .help = "One JSON document: {\"length\", \"samples\"}; of BERT and T5 also the "
                "\"index\" of the samples that are printed, [first sentence, end, target]; with "
-               "--pack-documents also the \"documents\" of each, the tokens of every one"},
+               "--pack-documents also the \"documents\" of each, the tokens of every one; with "
+               "--sft a sample is {\"tokens\", \"labels\", \"loss_mask\", \"position_ids\", "
+               "\"documents\"}, -1 where there is none"},
       &o.json);
   tokenizer.add_to(flags);
 }
@@ -137,6 +144,26 @@ Json gpt_samples(const SampleSource& source, std::int64_t count, bool is_packed)
   Json found{{"samples", list}};
   if (is_packed) found["documents"] = documents;
   return found;
+}
+
+Json chat_samples(const SampleSource& source, std::int64_t count) {
+  const BatchSchema& schema = source.schema();
+  Sample sample(schema);
+  std::vector<double> counts(static_cast<std::size_t>(source.losses()));
+  const auto numbers = [&]<typename T>(T /*type*/, std::string_view column) {
+    const auto all = sample.column<T>(schema.index(column));
+    return std::vector<T>(all.begin(), all.end());
+  };
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < count; ++i) {
+    source.fetch(i, sample, counts);
+    list.push_back({{"tokens", numbers(std::int32_t{}, "tokens")},
+                    {"labels", numbers(std::int32_t{}, "labels")},
+                    {"loss_mask", numbers(float{}, "loss_mask")},
+                    {"position_ids", numbers(std::int32_t{}, "position_ids")},
+                    {"documents", numbers(std::int32_t{}, "document")}});
+  }
+  return {{"samples", list}};
 }
 
 Json to_json(const BertSample& sample) {
@@ -182,8 +209,13 @@ std::unique_ptr<Tokenizer> named_tokenizer(const FlagSet& flags, const Tokenizer
 }
 
 std::unique_ptr<DataSources> make_sources(const SamplesOptions& o, const SourceSeed& seed,
+                                          const TokenizerOptions& tokenizer_options,
                                           const Tokenizer* tokenizer) {
   const DataConfig& data = o.config.data;
+  if (data.sft) {
+    if (tokenizer == nullptr) throw UsageError("--sft needs the tokenizer: give --tokenizer-type");
+    return chat_sources(data, seed, tokenizer_options, *tokenizer);
+  }
   if (o.model == "gpt") {
     // Without a tokenizer any id is allowed.
     const std::int64_t ids =
@@ -204,6 +236,7 @@ Json first_samples(const SamplesOptions& o, const SampleSource& source) {
   const std::int64_t count = std::min(o.first, source.size());
   if (o.model == "bert") return masked_samples<BertSamples, BertSample>(source, count);
   if (o.model == "t5") return masked_samples<T5Samples, T5Sample>(source, count);
+  if (o.config.data.sft) return chat_samples(source, count);
   return gpt_samples(source, count, packs_documents(o.config.data));
 }
 
@@ -236,6 +269,9 @@ int run_dataset_samples(CommandIo& io, const Arguments& arguments) {
   });
   check_model_flags(flags, o.model);
   check_data(o.config.data, true);
+  Faults faults;
+  check_chat(o.config, faults);
+  faults.raise();
   // Only counts that depend on the tokenizer's options would differ, and they are not shown here.
   o.config.data.eod_mask_loss = false;
   o.config.data.reset_position_ids = false;
@@ -243,8 +279,9 @@ int run_dataset_samples(CommandIo& io, const Arguments& arguments) {
   if (o.config.data.full_validation) o.counts.valid = std::max<std::int64_t>(1, o.counts.valid);
   const auto tokenizer = named_tokenizer(flags, tokenizer_flags);
   const IndexCache cache(o.config.data.data_cache_path);
-  const auto sources = make_sources(
-      o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache}, tokenizer.get());
+  const auto sources =
+      make_sources(o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache},
+                   tokenizer_flags.options(), tokenizer.get());
   const RunData data(o.config.data, *sources, o.counts);
   const SampleSource& source = *set_of(data, o).source;
   print(io, o, source.size(), first_samples(o, source));

@@ -15,6 +15,7 @@
 #include "phalanx/cli/verb.h"
 #include "phalanx/data/indexed_dataset.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/hugging_face/adapters.h"
 #include "phalanx/rules/resolve.h"
 
 namespace phalanx {
@@ -143,6 +144,12 @@ void export_llmc_files(const Arguments& arguments) {
   check_outputs(options);
 
   const auto checkpoint = CheckpointReader::open(options.load, Verify::kWeights);
+  if (hugging_face::has_adapters(checkpoint)) {
+    throw ConfigError(
+        "--load {} has adapters, which llm.c has not: make a model without them first, with export "
+        "hf --merge-lora and import hf",
+        options.load);
+  }
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   resolve(config, false);
   LlmcConfig model = llmc_config(config, llmc_vocabulary(checkpoint));

@@ -12,6 +12,7 @@
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/finetune_commands.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/families/family.h"
@@ -67,19 +68,6 @@ void add_flags(FlagSet& flags, FinetuneOptions& o) {
              .help = "Before training, the accuracy of logistic regression on which tokens there "
                      "are, whatever their order"},
             &o.bag_of_words);
-}
-
-// Those of training, but for the ones that mean something else here: Megatron's vision models have
-// a
-// --num-classes, too.
-void add_other_flags(FlagSet& flags, TrainConfig& config) {
-  for (const TrainFlag& flag : train_flags()) {
-    const bool is_own = std::ranges::any_of(
-        flags.rows(), [&](const FlagRow& row) { return answers_to(flag.spec, row.spec.name); });
-    if (is_own) continue;
-    flags.section(std::string(flag.section));
-    flags.add(flag.spec, flag.target != nullptr ? flag.target(config) : FlagTarget{});
-  }
 }
 
 // Sets what depends on the data: an epoch ends with an evaluation and a checkpoint. Returns the
@@ -234,7 +222,8 @@ int finetune_classifier(CommandIo& io, const Arguments& arguments) {
   FlagSet flags("phalanx finetune classify",
                 "Trains a BERT to say which class a text, or a pair of texts, is of.");
   add_flags(flags, options);
-  add_other_flags(flags, config);
+  // Megatron's vision models have a --num-classes, too.
+  add_other_train_flags(flags, config);
   add_start_flags(flags, config);
   flags.add_example(
       "phalanx finetune classify --pretrained-checkpoint BERT --train-data train.tsv --valid-data "
@@ -277,9 +266,11 @@ int finetune_classifier(CommandIo& io, const Arguments& arguments) {
 }  // namespace
 
 int run_finetune(CommandIo& io, const Arguments& arguments) {
-  constexpr std::array<Verb, 1> kVerbs = {{{"classify", "which class a text is of"}}};
-  verb_of("phalanx finetune", kVerbs, arguments);
-  return finetune_classifier(io, {arguments.begin() + 1, arguments.end()});
+  constexpr std::array<Verb, 2> kVerbs = {{{"chat", "what an assistant says in conversations"},
+                                           {"classify", "which class a text is of"}}};
+  const std::string verb = verb_of("phalanx finetune", kVerbs, arguments);
+  const Arguments others(arguments.begin() + 1, arguments.end());
+  return verb == "chat" ? finetune_chat(io, others) : finetune_classifier(io, others);
 }
 
 }  // namespace phalanx

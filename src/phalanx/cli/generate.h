@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/cli/chat_prompts.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/inference/sampling.h"
 #include "phalanx/tokenizer/tokenizer.h"
@@ -18,6 +19,7 @@ struct GenerateOptions {
   bool interactive = false;
   std::int64_t context = 0;  // positions of an interactive dialogue; 0: the model's
   EncodeOptions encoding;
+  ChatOptions chat;
   std::int64_t max_tokens = 128;
   std::vector<std::string> stops;
   bool ignore_eos = false;
@@ -40,5 +42,7 @@ int answer_text(CommandIo& io, const GenerateOptions& options, const TrainedMode
 int continue_texts(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
 // Answers each line of the input, given all lines and answers before it.
 int converse(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
+// The same with the messages of a conversation: --interactive --chat.
+int chat(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained);
 
 }  // namespace phalanx

@@ -101,6 +101,7 @@ void add_choice_flags(FlagSet& flags, GenerateOptions& o) {
 void add_flags(FlagSet& flags, GenerateOptions& o) {
   o.model.add_load_to(flags);
   add_text_flags(flags, o);
+  add_chat_flags(flags, o.chat);
   add_choice_flags(flags, o);
   flags.section("Model");
   flags.add({.name = "--batch-prompts",
@@ -121,17 +122,23 @@ void add_flags(FlagSet& flags, GenerateOptions& o) {
   flags.add_example(command + " --load RUN --prompts-file prompts.txt --json",
                     "a text for each line");
   flags.add_example(command + " --load RUN --interactive --stop Q:", "line by line");
+  flags.add_example(command + " --load RUN --interactive --chat", "a conversation");
 }
 
 // Refuses flags that only a GPT has.
 void expect_plain(const FlagSet& flags, std::string_view family) {
-  constexpr std::array<std::string_view, 13> kOfGpt = {"--prompts-file",
+  constexpr std::array<std::string_view, 18> kOfGpt = {"--prompts-file",
                                                        "--interactive",
                                                        "--context",
                                                        "--parse-special-tokens",
                                                        "--add-special-tokens",
                                                        "--stop",
                                                        "--ignore-eos",
+                                                       "--chat",
+                                                       "--system",
+                                                       "--chat-template",
+                                                       "--chat-template-args",
+                                                       "--chat-template-date",
                                                        "--num-beams",
                                                        "--length-penalty",
                                                        "--early-stopping",
@@ -168,8 +175,8 @@ int generate(CommandIo& io, const ModelCommand& command, const Arguments& argume
   const std::string& family = trained.config.model.family;
   if (command.family != nullptr) expect_language_model(command, trained);
   if (trained.goes_on) {
-    return options.interactive ? converse(io, options, trained)
-                               : continue_texts(io, options, trained);
+    if (!options.interactive) return continue_texts(io, options, trained);
+    return options.chat.is_on ? chat(io, options, trained) : converse(io, options, trained);
   }
   expect_plain(flags, family);
   if (options.prompts.size() > 1) {

@@ -1,34 +1,23 @@
 // generate --interactive: a line of the input is a prompt, and what was said before it stays
 // in the model's memory.
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cctype>
 #include <csignal>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/cli/dialogue_lines.h"
 #include "phalanx/cli/generate_parts.h"
-#include "phalanx/cli/text_input.h"
 #include "phalanx/tasks/answer_text.h"
 
 namespace phalanx {
 namespace {
 
-constexpr const char* kEndingAnswer = "";  // nothing is printed: the end can be seen
 constexpr std::string_view kSlashWords =
     "/reset or an empty line forgets what was said, /quit or /exit ends";
-
-// Whether a line is a slash and a word.
-bool is_slash_word(std::string_view line) {
-  return line.size() > 1 && line[0] == '/' &&
-         std::ranges::all_of(line.substr(1), [](unsigned char c) { return std::isalpha(c) != 0; });
-}
 
 class Dialogue final : public GenerationListener {
  public:
@@ -42,8 +31,8 @@ class Dialogue final : public GenerationListener {
 
   // False: a signal or the line asks to leave.
   bool hear(const std::string& line) {
-    if (line == "/quit" || line == "/exit") return false;
-    if (line.empty() || line == "/reset") {
+    if (is_leaving(line)) return false;
+    if (is_reset(line)) {
       said_.clear();
       model_.truncate(0, 0);
       return true;
@@ -108,38 +97,17 @@ class Dialogue final : public GenerationListener {
   AnswerText* text_ = nullptr;
 };
 
-void show_prompt(CommandIo& io, bool shows) {
-  if (shows) io.write("> ");
-}
-
 }  // namespace
 
 int converse(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
-  CachedModel::Sizes sizes;
-  sizes.capacity = trained.model.max_positions;
-  if (options.context > 0) sizes.capacity = std::min(sizes.capacity, options.context);
-  // Lines of any length.
-  sizes.reads.resize(static_cast<std::size_t>(std::min(sizes.capacity, CachedModel::kPiece)));
-  std::iota(sizes.reads.begin(), sizes.reads.end(), 1);
-  const auto model = plan_model(trained, sizes);
+  const auto model = plan_dialogue(options, trained);
   if (options.plan) {
     print_plan(io, options, trained, *model);
     return 0;
   }
-  load_model(trained, *model, "Give a smaller --context or end other programs");
+  load_dialogue(trained, *model);
   Dialogue dialogue(io, options, trained, *model);
-  const bool is_typed = io.is_dialogue();
-  if (is_typed) log_info("every line is a prompt; {}", kSlashWords);
-  show_prompt(io, is_typed);
-  bool goes_on = true;
-  InputLines input(io, /*greets=*/false);
-  while (goes_on) {
-    const auto line = input.next(1);
-    if (line.empty()) break;
-    goes_on = dialogue.hear(line.front());
-    if (goes_on) show_prompt(io, is_typed);
-  }
-  if (is_typed) io.write("\n");
+  hear_lines(io, kSlashWords, [&](const std::string& line) { return dialogue.hear(line); });
   log_info("{}", text_of(dialogue.rates()));
   return 0;
 }

@@ -19,9 +19,11 @@ double rate_of(std::int64_t tokens, double seconds) {
 
 }  // namespace
 
-std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained) {
+std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained,
+                                     std::int32_t end_of_turn) {
   if (options.ignore_eos) return {};
   std::vector<std::int32_t> ids;
+  if (end_of_turn >= 0) ids.push_back(end_of_turn);
   if (trained.tokenizer->end_of_document() >= 0) {
     ids.push_back(trained.tokenizer->end_of_document());
   }

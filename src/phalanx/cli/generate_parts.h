@@ -11,9 +11,10 @@
 
 namespace phalanx {
 
-// Tokens that end a text: the tokenizer's end of document, and those that the checkpoint names.
-// DataError if these are not ids.
-std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained);
+// Tokens that end a text: the tokenizer's end of document, those that the checkpoint names, and the
+// end of a turn where there is one (-1: none). DataError if these are not ids.
+std::vector<std::int32_t> end_tokens(const GenerateOptions& options, const TrainedModel& trained,
+                                     std::int32_t end_of_turn = -1);
 
 // Prints the plan, for --plan.
 void print_plan(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,

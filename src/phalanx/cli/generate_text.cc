@@ -8,10 +8,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "phalanx/base/error.h"
-#include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/generate_parts.h"
+#include "phalanx/cli/generate_prompts.h"
 #include "phalanx/inference/beam_search.h"
 #include "phalanx/tasks/answer_text.h"
 
@@ -23,70 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kStopping =
     "SIGINT: ending with what there is; press Ctrl-C again to end at once\n";
 
-struct Prompt {
-  std::string source;  // its name in messages
-  std::string text;
-  std::vector<std::int32_t> ids;
-};
-
-std::string prompt_of_json(const std::string& line, std::string_view source) {
-  const Json document = Json::parse(line, nullptr, false);
-  if (!document.is_object() || !document.contains("prompt") || !document["prompt"].is_string()) {
-    throw DataError("{}: expected a JSON object with a text \"prompt\"", source);
-  }
-  return document["prompt"].get<std::string>();
-}
-
-void add_prompts_of_file(const std::string& path, std::vector<Prompt>& prompts) {
-  const std::string text = read_file(path);
-  const std::size_t before = prompts.size();
-  std::int64_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty()) continue;
-    const std::string source = fmt::format("{}, line {}", path, number);
-    prompts.push_back({.source = source,
-                       .text = path.ends_with(".jsonl") ? prompt_of_json(line, source) : line,
-                       .ids = {}});
-  }
-  if (prompts.size() == before) throw DataError("--prompts-file {}: has no prompt", path);
-}
-
-std::vector<Prompt> read_prompts(const GenerateOptions& options, const TrainedModel& trained) {
-  std::vector<Prompt> prompts;
-  for (const std::string& text : options.prompts) {
-    prompts.push_back({.source = "--prompt", .text = text, .ids = {}});
-  }
-  if (!options.prompts_file.empty()) add_prompts_of_file(options.prompts_file, prompts);
-  if (prompts.empty()) prompts.push_back({.source = "--prompt", .text = "", .ids = {}});
-  const std::int64_t positions = trained.model.max_positions;
-  for (Prompt& prompt : prompts) {
-    prompt.ids = trained.tokenizer->encode(prompt.text, options.encoding);
-    // Without a prompt the text begins as a document does.
-    const std::int32_t begin = trained.tokenizer->end_of_document();
-    if (prompt.ids.empty() && begin < 0) {
-      throw ConfigError("{} is empty, and the tokenizer has no end of document to begin with",
-                        prompt.source);
-    }
-    if (prompt.ids.empty()) prompt.ids.push_back(begin);
-    const std::int64_t length = std::ssize(prompt.ids);
-    if (length > positions) {
-      throw ConfigError("{} has {} tokens, the model has {} positions: shorten it", prompt.source,
-                        length, positions);
-    }
-    if (length + options.max_tokens > positions + 1) {
-      log_warning("the model has {} positions: at most {} tokens follow {}", positions,
-                  positions + 1 - length,
-                  prompts.size() == 1 ? std::string("the prompt") : prompt.source);
-    }
-  }
-  return prompts;
-}
-
 // The answer to a prompt.
 struct Answer {
   std::vector<std::int32_t> tokens;
@@ -97,7 +32,7 @@ struct Answer {
 // Shows texts in the order of their prompts.
 class Pages {
  public:
-  Pages(CommandIo& io, std::span<const Prompt> prompts, bool silent)
+  Pages(CommandIo& io, std::span<const GeneratePrompt> prompts, bool silent)
       : io_(io), prompts_(prompts), silent_(silent) {
     waiting_.resize(prompts.size());
     ended_.resize(prompts.size());
@@ -127,11 +62,13 @@ class Pages {
   void begin_page() {
     if (turn_ >= prompts_.size()) return;
     if (turn_ > 0) show("\n");
-    show(prompts_[turn_].text + waiting_[turn_]);
+    // Of a conversation only the answer.
+    if (prompts_[turn_].messages.empty()) show(prompts_[turn_].text);
+    show(waiting_[turn_]);
   }
 
   CommandIo& io_;
-  std::span<const Prompt> prompts_;
+  std::span<const GeneratePrompt> prompts_;
   bool silent_;
   std::size_t turn_ = 0;
   std::vector<std::string> waiting_;
@@ -141,12 +78,12 @@ class Pages {
 class Answers final : public GenerationListener {
  public:
   Answers(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
-          std::span<const Prompt> prompts)
-      : ends_(end_tokens(options, trained)),
+          const GeneratePrompts& prompts)
+      : ends_(end_tokens(options, trained, prompts.end_of_turn)),
         signals_(io.listen(kStopping)),
-        pages_(io, prompts, options.json),
-        answers_(prompts.size()) {
-    for (const Prompt& prompt : prompts) {
+        pages_(io, prompts.all, options.json),
+        answers_(prompts.all.size()) {
+    for (const GeneratePrompt& prompt : prompts.all) {
       texts_.emplace_back(*trained.tokenizer, prompt.ids, options.stops);
     }
   }
@@ -200,10 +137,10 @@ class Answers final : public GenerationListener {
   std::vector<Answer> answers_;
 };
 
-CachedModel::Sizes sizes_of(const GenerateOptions& options, std::span<const Prompt> prompts,
+CachedModel::Sizes sizes_of(const GenerateOptions& options, std::span<const GeneratePrompt> prompts,
                             std::int64_t positions) {
   CachedModel::Sizes sizes;
-  for (const Prompt& prompt : prompts) {
+  for (const GeneratePrompt& prompt : prompts) {
     const std::int64_t length = std::ssize(prompt.ids);
     sizes.reads.push_back(length);
     sizes.capacity = std::max(sizes.capacity, std::min(positions, length + options.max_tokens));
@@ -214,7 +151,7 @@ CachedModel::Sizes sizes_of(const GenerateOptions& options, std::span<const Prom
   return sizes;
 }
 
-GenerationRates sample(const GenerateOptions& options, std::span<const Prompt> prompts,
+GenerationRates sample(const GenerateOptions& options, std::span<const GeneratePrompt> prompts,
                        SequenceModel& model, Answers& answers) {
   std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -226,7 +163,7 @@ GenerationRates sample(const GenerateOptions& options, std::span<const Prompt> p
   return generate(model, requests, answers);
 }
 
-GenerationRates search(const GenerateOptions& options, std::span<const Prompt> prompts,
+GenerationRates search(const GenerateOptions& options, std::span<const GeneratePrompt> prompts,
                        SequenceModel& model, Answers& answers) {
   const BeamOptions beams{.beams = static_cast<int>(options.beams),
                           .length_penalty = options.length_penalty,
@@ -245,14 +182,19 @@ GenerationRates search(const GenerateOptions& options, std::span<const Prompt> p
   return rates;
 }
 
-Json json_of(const Prompt& prompt, const Answer& answer) {
-  return {{"prompt", prompt.ids},
-          {"tokens", answer.tokens},
-          {"text", answer.text},
-          {"finish", answer.finish.empty() ? "interrupted" : answer.finish}};
+Json json_of(const GeneratePrompt& prompt, const Answer& answer) {
+  Json json = Json::object();
+  for (const ChatMessage& message : prompt.messages) {
+    json["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
+  json["prompt"] = prompt.ids;
+  json["tokens"] = answer.tokens;
+  json["text"] = answer.text;
+  json["finish"] = answer.finish.empty() ? "interrupted" : answer.finish;
+  return json;
 }
 
-void print_json(CommandIo& io, std::span<const Prompt> prompts, const Answers& answers,
+void print_json(CommandIo& io, std::span<const GeneratePrompt> prompts, const Answers& answers,
                 const GenerationRates& rates) {
   Json document;
   if (prompts.size() == 1) {
@@ -272,7 +214,8 @@ void print_json(CommandIo& io, std::span<const Prompt> prompts, const Answers& a
 }  // namespace
 
 int continue_texts(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained) {
-  const std::vector<Prompt> prompts = read_prompts(options, trained);
+  const GeneratePrompts read = read_prompts(options, trained);
+  const std::span<const GeneratePrompt> prompts = read.all;
   const auto model = plan_model(trained, sizes_of(options, prompts, trained.model.max_positions));
   if (options.plan) {
     print_plan(io, options, trained, *model);
@@ -280,7 +223,7 @@ int continue_texts(CommandIo& io, const GenerateOptions& options, const TrainedM
   }
   load_model(trained, *model,
              "Give fewer --max-tokens, a smaller --batch-prompts or end other programs");
-  Answers answers(io, options, trained, prompts);
+  Answers answers(io, options, trained, read);
   const GenerationRates rates = options.beams > 1 ? search(options, prompts, *model, answers)
                                                   : sample(options, prompts, *model, answers);
   if (options.json) {

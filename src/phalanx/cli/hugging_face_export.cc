@@ -5,12 +5,14 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/checkpoint/base_checkpoint.h"
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/hugging_face/adapters.h"
 #include "phalanx/hugging_face/export.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/tasks/classify_options.h"
@@ -24,10 +26,11 @@ constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
 
 struct ExportFlags {
-  std::string load, output, architecture;
+  std::string load, output, architecture, lora_base;
   std::string dtype = "auto";
   std::int64_t max_shard_bytes = hugging_face::kMaxShardBytes;
   bool json = false;
+  bool lora_only = false, merge_lora = false;
 };
 
 // The names of all architectures, as choices of a flag.
@@ -63,6 +66,19 @@ void add_flags(FlagSet& flags, ExportFlags& given) {
              .help = "What config.json calls the model (default: what it is)",
              .choices = architecture_choices()},
             &given.architecture);
+  flags.add({.name = "--merge-lora",
+             .help = "Of a checkpoint with adapters: the model with the adapters added to its "
+                     "weights",
+             .excludes = "--lora-only"},
+            &given.merge_lora);
+  flags.add({.name = "--lora-only",
+             .help = "Of a checkpoint with adapters: these alone, as a folder of peft's",
+             .excludes = "--merge-lora --dtype --max-shard-bytes"},
+            &given.lora_only);
+  flags.add({.name = "--lora-base",
+             .help = "Where the base of the adapters is, if it was moved",
+             .value_name = "DIR"},
+            &given.lora_base);
   flags.add({.name = "--json", .help = "What was exported as JSON"}, &given.json);
 }
 
@@ -96,6 +112,37 @@ const Architecture& architecture_of(const std::string& name, const ModelArgument
   throw ConfigError("--architecture {}: is none of {}", name, hugging_face::architecture_names());
 }
 
+// Adapters go with a flag that says how, and no such flag goes without adapters.
+void check_lora_flags(const CheckpointReader& checkpoint, const ExportFlags& given) {
+  const bool has_flag = given.lora_only || given.merge_lora;
+  if (hugging_face::has_adapters(checkpoint) == has_flag) return;
+  if (has_flag) {
+    throw ConfigError("{}: --load {} has no adapters: leave the flag out",
+                      given.lora_only ? "--lora-only" : "--merge-lora", given.load);
+  }
+  throw ConfigError(
+      "--load {} has adapters: --merge-lora exports the model with the adapters added to its "
+      "weights, --lora-only the adapters alone, as a folder of peft's",
+      given.load);
+}
+
+int export_adapters(CommandIo& io, const CheckpointReader& checkpoint, const ExportFlags& given,
+                    const ModelArguments& settings, const Architecture& architecture) {
+  const hugging_face::Adapters adapters(checkpoint, settings);
+  const std::size_t modules = adapters.write_folder(given.output, architecture.tensors(settings));
+  if (given.json) {
+    const nlohmann::json json = {{"architecture", architecture.name},
+                                 {"rank", adapters.settings().rank},
+                                 {"modules", modules},
+                                 {"iteration", checkpoint.manifest().iteration}};
+    io.write(json.dump() + "\n");
+  } else {
+    log_info("{}: adapters of {} modules of iteration {}, rank {}", given.output, modules,
+             checkpoint.manifest().iteration, adapters.settings().rank);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int run_export_hugging_face(CommandIo& io, const Arguments& arguments) {
@@ -104,18 +151,24 @@ int run_export_hugging_face(CommandIo& io, const Arguments& arguments) {
   add_flags(flags, given);
   flags.parse(arguments);
   const auto dtype = dtype_of(given.dtype);
-  // For another type than the model's, values come from the main parameters, which the optimizer
-  // keeps.
+  // For another type than the model's, and for adapters, values come from the main parameters,
+  // which the optimizer keeps.
+  const bool with_main = dtype || given.lora_only || given.merge_lora;
   const auto checkpoint =
-      CheckpointReader::open(given.load, dtype ? Verify::kYes : Verify::kWeights);
+      open_with_base(given.load, with_main ? Verify::kYes : Verify::kWeights, given.lora_base);
+  check_lora_flags(checkpoint, given);
   TrainConfig config = for_inference(checkpoint_config(checkpoint));
   resolve(config, false);
   ModelArguments settings = settings_of(checkpoint, config);
   const Architecture& architecture = architecture_of(given.architecture, settings);
+  if (given.lora_only) return export_adapters(io, checkpoint, given, settings, architecture);
+  std::optional<hugging_face::Adapters> adapters;
+  if (given.merge_lora) adapters.emplace(checkpoint, settings);
   hugging_face::ExportOptions options{.dtype = dtype,
                                       .max_shard_bytes = given.max_shard_bytes,
                                       .files = exported_files(checkpoint, config, settings)};
-  const hugging_face::Export model(checkpoint, std::move(settings), architecture, dtype);
+  const hugging_face::Export model(checkpoint, std::move(settings), architecture, dtype,
+                                   adapters ? &*adapters : nullptr);
   const auto signals = io.listen(kStopping);
   options.stop_requested = [&] { return signals->received() != 0; };
   if (!model.write(given.output, options)) return kEndedBySignal + signals->received();

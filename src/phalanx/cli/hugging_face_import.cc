@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -26,7 +27,7 @@ constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 constexpr const char* kStopping = "SIGINT: leaving; what was written is removed\n";
 
 struct ImportFlags {
-  std::string input, output;
+  std::string input, output, lora;
   bool ignore_unexpected = false;
   bool no_tokenizer = false;
   bool json = false;
@@ -44,6 +45,11 @@ void add_flags(FlagSet& flags, ImportFlags& given) {
              .value_name = "DIR",
              .required = true},
             &given.output);
+  flags.add({.name = "--lora",
+             .help = "Folder of adapters of this model, as peft writes it: they become the "
+                     "checkpoint OUTPUT/adapters",
+             .value_name = "DIR"},
+            &given.lora);
   flags.add({.name = "--ignore-unexpected",
              .help = "Leave out tensors that the architecture does not have"},
             &given.ignore_unexpected);
@@ -112,21 +118,33 @@ void report(CommandIo& io, const Import& model, const hugging_face::ImportOutput
       log_info("tensors left out: {}", fmt::join(model.dropped(), ", "));
     }
     if (!kept.empty()) log_info("files kept as they are: {}", fmt::join(kept, ", "));
+    if (output.adapters != nullptr && !output.adapters->config().not_read.empty()) {
+      log_info("{}: ignored: {}", hugging_face::kAdapterConfigName,
+               fmt::join(output.adapters->config().not_read, ", "));
+    }
     for (const auto& [flag, value] : arguments) log_info("  {} {}", flag, value);
   }
   if (given.json) {
-    const nlohmann::json json = {{"architecture", model.architecture().name},
-                                 {"parameters", model.parameters()},
-                                 {"tensors", model.table().rows.size()},
-                                 {"dropped", model.dropped()},
-                                 {"kept_files", kept},
-                                 {"arguments", arguments}};
+    nlohmann::json json = {{"architecture", model.architecture().name},
+                           {"parameters", model.parameters()},
+                           {"tensors", model.table().rows.size()},
+                           {"dropped", model.dropped()},
+                           {"kept_files", kept},
+                           {"arguments", arguments}};
+    if (output.adapters != nullptr) {
+      json["adapters"] = {{"tensors", output.adapters->tensors().size()},
+                          {"arguments", output.adapters->settings().arguments().arguments()}};
+    }
     io.write(json.dump() + "\n");
     return;
   }
   log_info("{}: {}, {} parameters in {} tensors, {}", given.output, model.architecture().name,
            format_count(model.parameters()), model.table().rows.size(),
            arguments.at("--tokenizer-type"));
+  if (output.adapters == nullptr) return;
+  const auto& settings = output.adapters->settings();
+  log_info("{}/{}: adapters of rank {} of {}", given.output, hugging_face::kAdaptersDirectory,
+           settings.rank, fmt::join(settings.targets, " "));
 }
 
 }  // namespace
@@ -137,7 +155,10 @@ int run_import_hugging_face(CommandIo& io, const Arguments& arguments) {
   add_flags(flags, given);
   flags.parse(arguments);
   const Import model(given.input, given.ignore_unexpected);
+  std::optional<hugging_face::AdapterFolder> adapters;
+  if (!given.lora.empty()) adapters.emplace(given.lora, model.settings());
   auto output = output_of(model, given);
+  if (adapters) output.adapters = &*adapters;
   const auto signals = io.listen(kStopping);
   output.stop_requested = [&] { return signals->received() != 0; };
   if (!hugging_face::write_import(model, output)) return kEndedBySignal + signals->received();

@@ -1,6 +1,7 @@
 #include "phalanx/cli/model_flags.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/checkpoint/base_checkpoint.h"
 #include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/families/family.h"
@@ -58,6 +59,10 @@ void ModelFlags::add_others_to(FlagSet& flags) {
              .help = "CPU threads (0: all usable cores)",
              .range = from_to(0, 1024)},
             &threads_);
+  flags.add({.name = "--lora-base",
+             .help = "Where the base of the adapters at --load is, if it was moved",
+             .value_name = "DIR"},
+            &lora_base_);
   flags.add({.name = "--matmul-precision",
              .help = "How bf16 matrices are multiplied",
              .choices = "auto fp32 bf16 amx2"},
@@ -113,7 +118,7 @@ TrainedModel ModelFlags::open_classifier() const {
 bool TrainedModel::is_classifier() const { return family_of(config).name() == kClassifyFamily; }
 
 TrainedModel ModelFlags::open_any(Verify verify) const {
-  auto checkpoint = CheckpointReader::open(load_, verify);
+  auto checkpoint = open_with_base(load_, verify, lora_base_);
   TrainConfig config = for_inference(checkpoint_config(checkpoint, own_));
   use_kept_tokenizer(config, checkpoint);
   if (!vocab_file_.empty()) config.tokenizer.vocab_file = vocab_file_;

@@ -54,7 +54,7 @@ class ModelFlags {
 
  private:
   std::shared_ptr<const ModelFamily> own_;
-  std::string load_;
+  std::string load_, lora_base_;
   std::int64_t threads_ = 0;
   std::string vocab_file_, merge_file_, tokenizer_model_, matmul_precision_ = "auto";
   std::int64_t tensor_parallel_ = 1;

@@ -16,6 +16,7 @@ struct NamedFamily {
   std::string command;  // as it is typed: "phalanx plan gpt"
   std::shared_ptr<const ModelFamily> family;
   Arguments arguments;
+  bool is_chat_tuning = false;  // a GPT, as `finetune chat` trains it
 };
 // UsageError if the name is missing or unknown.
 NamedFamily named_family(std::string_view command, const Arguments& arguments);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -12,11 +13,13 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/cli/chat_tuning.h"
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/cli/verb.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/flags/flag_set.h"
@@ -75,6 +78,7 @@ void fill_in_ranks(TrainConfig& config, const FlagSet& flags, Notes& notes) {
 // What a call asks for: configuration and output.
 struct PlanCall {
   TrainConfig config;
+  std::optional<ChatTuning> tuning = {};  // of `plan finetune chat`
   bool json = false;
   bool all_ranks = false;
   std::string cpu_target;
@@ -94,13 +98,44 @@ void add_example(FlagSet& flags) {
       "GPT-3 on 1,024 ranks");
 }
 
+// The kernels of this machine, or of the target that is named.
+DeviceChoice kernels_of(const TrainConfig& config, const std::string& cpu_target) {
+  if (cpu_target.empty()) return chosen_device(config, DeviceUse::kPlan);
+  const ModelConfig& model = config.model;
+  const std::string& device = config.layout.device;
+  if (device != "cpu") {
+    throw ConfigError("--cpu-target {} is of processors: leave it out with --device {}", cpu_target,
+                      device);
+  }
+  const cpu::Target target = cpu::target_named("--cpu-target", cpu_target);
+  return {cpu::choose_products(model.matmul_precision, model.bf16, target).products,
+          cpu::usual_processor(target)};
+}
+
+// Sizes that the call leaves open, and what follows from all of them.
+void settle(const FlagSet& flags, PlanCall& call) {
+  if (!call.tuning) {
+    fill_in_samples(call.config, flags, call.notes);
+    return resolve(call.config, false);
+  }
+  call.tuning->settle(flags, false, [&call](const TrainConfig& config) {
+    return kernels_of(config, call.cpu_target);
+  });
+  const auto& notes = call.tuning->notes();
+  call.notes.insert(call.notes.end(), notes.begin(), notes.end());
+}
+
 // The call must stay where it is while it is read.
 void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& call) {
   TrainConfig& config = call.config;
   use_family(named.family, config);
   FlagSet flags(named.command, "The memory plan of a training run, nothing allocated.");
   flags.plan_only();
-  add_train_flags(flags, config);
+  if (named.is_chat_tuning) {
+    call.tuning.emplace(config).add_flags(flags);
+  } else {
+    add_train_flags(flags, config);
+  }
   flags.section("Plan");
   flags.add({.name = "--json", .help = "One JSON document on standard output"}, &call.json);
   flags.add({.name = "--all-ranks", .help = "JSON lists every rank also of worlds above 64"},
@@ -144,35 +179,22 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
   flags.parse(
       arguments,
       [&] {
-        use_checkpoint_arguments(flags, config);
+        if (call.tuning) {
+          call.tuning->set_defaults(flags);
+        } else {
+          use_checkpoint_arguments(flags, config);
+        }
         use_family_defaults(flags, *named.family);
         fill_in_ranks(config, flags, call.notes);
       },
-      [&] {
-        fill_in_samples(config, flags, call.notes);
-        resolve(config, false);
-      });
+      [&] { settle(flags, call); });
   call.notes.insert(call.notes.begin(), flags.notes().begin(), flags.notes().end());
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
 }
 
-// The kernels of this machine, or of the target that is named.
-DeviceChoice kernels_of(const PlanCall& call) {
-  if (call.cpu_target.empty()) return chosen_device(call.config, DeviceUse::kPlan);
-  const ModelConfig& model = call.config.model;
-  const std::string& device = call.config.layout.device;
-  if (device != "cpu") {
-    throw ConfigError("--cpu-target {} is of processors: leave it out with --device {}",
-                      call.cpu_target, device);
-  }
-  const cpu::Target target = cpu::target_named("--cpu-target", call.cpu_target);
-  return {cpu::choose_products(model.matmul_precision, model.bf16, target).products,
-          cpu::usual_processor(target)};
-}
-
 RunPlan plan_of(PlanCall& call) {
   const std::int64_t vocabulary = vocabulary_of(call.config, call.notes);
-  return plan_run(call.config, vocabulary, kernels_of(call));
+  return plan_run(call.config, vocabulary, kernels_of(call.config, call.cpu_target));
 }
 
 void say(const Notes& notes) {
@@ -275,6 +297,14 @@ void check_files(const PlanCall& call) {
 }  // namespace
 
 int run_plan(CommandIo& io, const Arguments& arguments) {
+  if (!arguments.empty() && arguments[0] == "finetune") {
+    constexpr std::array<Verb, 1> kVerbs = {{{"chat", "what an assistant says in conversations"}}};
+    verb_of("phalanx plan finetune", kVerbs, {arguments.begin() + 1, arguments.end()});
+    return plan(io, {.command = "phalanx plan finetune chat",
+                     .family = find_family("gpt"),
+                     .arguments = {arguments.begin() + 2, arguments.end()},
+                     .is_chat_tuning = true});
+  }
   return plan(io, named_family("phalanx plan", arguments));
 }
 

@@ -1,9 +1,7 @@
 #include "phalanx/cli/tokenize_chat.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "phalanx/base/parse_number.h"
 #include "phalanx/chat/chat_encoder.h"
 #include "phalanx/chat/conversation.h"
 #include "phalanx/chat/template_file.h"
@@ -13,23 +11,6 @@ namespace phalanx {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::chrono::year_month_day day_of(const std::string& text) {
-  std::optional<int> year;
-  std::optional<unsigned> month;
-  std::optional<unsigned> day;
-  if (text.size() == 10 && text[4] == '-' && text[7] == '-') {
-    year = parse_number<int>(text.substr(0, 4));
-    month = parse_number<unsigned>(text.substr(5, 2));
-    day = parse_number<unsigned>(text.substr(8, 2));
-  }
-  if (year && month && day) {
-    const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
-                                           std::chrono::day(*day)};
-    if (date.ok()) return date;
-  }
-  throw ConfigError("--chat-template-date {}: it is no day, YYYY-MM-DD", text);
-}
 
 Json line_of(ChatEncoder& encoder, const Conversation& conversation, bool add_generation_prompt) {
   try {
@@ -49,7 +30,7 @@ Json line_of(ChatEncoder& encoder, const Conversation& conversation, bool add_ge
 int tokenize_chat(CommandIo& io, const Tokenizer& tokenizer, const TokenizeChatOptions& options) {
   ChatSettings settings{.special_tokens = template_tokens(tokenizer, options.tokenizer_model),
                         .arguments = options.arguments};
-  if (!options.date.empty()) settings.date = day_of(options.date);
+  if (!options.date.empty()) settings.date = template_day(options.date);
   ChatEncoder encoder(tokenizer, find_chat_template(options.file, options.tokenizer_model),
                       std::move(settings));
   ConversationReader reader("standard input", {.needs_answer = false});

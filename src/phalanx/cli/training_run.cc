@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "phalanx/cli/job_environment.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
+#include "phalanx/flag_table/train_flags.h"
 #include "phalanx/start/process_runner.h"
 #include "phalanx/train/pretrain.h"
 #include "phalanx/train/run_sinks.h"
@@ -75,6 +77,16 @@ std::optional<LaunchEnvironment> begin_process(CommandIo& io, TrainConfig& confi
     }
   }
   return environment;
+}
+
+void add_other_train_flags(FlagSet& flags, TrainConfig& config) {
+  for (const TrainFlag& flag : train_flags()) {
+    const bool is_own = std::ranges::any_of(
+        flags.rows(), [&](const FlagRow& row) { return answers_to(flag.spec, row.spec.name); });
+    if (is_own) continue;
+    flags.section(std::string(flag.section));
+    flags.add(flag.spec, flag.target != nullptr ? flag.target(config) : FlagTarget{});
+  }
 }
 
 void add_start_flags(FlagSet& flags, TrainConfig& config) {

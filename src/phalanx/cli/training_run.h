@@ -17,6 +17,9 @@ namespace phalanx {
 // there are. A process that is not the command's own has no launcher: its ranks are threads.
 std::optional<LaunchEnvironment> begin_process(CommandIo& io, TrainConfig& config);
 
+// Adds the flags of training, but for those whose names the command has given another meaning.
+void add_other_train_flags(FlagSet& flags, TrainConfig& config);
+
 // Adds --nproc and flags that name files of flags, as the last flags.
 void add_start_flags(FlagSet& flags, TrainConfig& config);
 

@@ -10,12 +10,6 @@
 
 namespace phalanx {
 
-std::shared_ptr<const IndexedDataset> DataSources::open(const std::string& prefix) {
-  auto& file = files_[prefix];
-  if (!file) file = std::make_shared<const IndexedDataset>(prefix);
-  return file;
-}
-
 IndexRange DataSources::range_of(std::string_view dataset, std::int64_t count,
                                  const SourceRequest& request, bool is_blended) const {
   const IndexRange range =
@@ -55,26 +49,23 @@ std::shared_ptr<const SampleSource> DataSources::make_named(
   }
 }
 
-std::shared_ptr<const SampleSource> DataSources::named_samples_of(
-    const std::shared_ptr<const IndexedDataset>& file, IndexRange range, SplitKind kind,
-    std::optional<std::int64_t> samples) const {
-  return make_named(file->name(), range, kind, [&] { return samples_of(file, range, samples); });
-}
-
 std::shared_ptr<const SampleSource> DataSources::make(const DataBlend& blend,
                                                       const SourceRequest& request) {
   if (request.samples == 0) return nullptr;
   if (blend.prefixes.size() > 1 || !blend.weights.empty()) return blend_of(blend, request);
-  const auto file = open(blend.prefixes.front());
-  const IndexRange range = range_of(file->name(), elements(*file), request, false);
+  const std::string& name = blend.prefixes.front();
+  const OpenedData file = open(name, request);
+  const IndexRange range = range_of(name, file.elements, request, false);
   if (range.size() == 0) return nullptr;
-  return named_samples_of(file, range, request.kind, request.samples);
+  return make_named(name, range, request.kind,
+                    [&] { return file.samples_of(range, request.samples); });
 }
 
 std::shared_ptr<const SampleSource> DataSources::blend_of(const DataBlend& blend,
                                                           const SourceRequest& request) {
   struct Part {
-    std::shared_ptr<const IndexedDataset> file;
+    std::string name;
+    OpenedData file;
     IndexRange range;
   };
   const bool is_weighted = !blend.weights.empty();
@@ -87,10 +78,10 @@ std::shared_ptr<const SampleSource> DataSources::blend_of(const DataBlend& blend
   std::vector<Part> parts;
   std::vector<double> weights;
   for (std::size_t d = 0; d < blend.prefixes.size(); ++d) {
-    auto file = open(blend.prefixes[d]);
-    const IndexRange range = range_of(file->name(), elements(*file), request, true);
+    OpenedData file = open(blend.prefixes[d], request);
+    const IndexRange range = range_of(blend.prefixes[d], file.elements, request, true);
     if (range.size() == 0) continue;
-    parts.push_back({std::move(file), range});
+    parts.push_back({blend.prefixes[d], std::move(file), range});
     if (is_weighted) weights.push_back(blend.weights[d]);
   }
   if (parts.empty()) {
@@ -103,7 +94,9 @@ std::shared_ptr<const SampleSource> DataSources::blend_of(const DataBlend& blend
   for (std::size_t d = 0; d < parts.size(); ++d) {
     const auto samples =
         is_weighted ? std::optional(blended_request(*request.samples, weights[d])) : std::nullopt;
-    sources.push_back(named_samples_of(parts[d].file, parts[d].range, request.kind, samples));
+    const Part& part = parts[d];
+    sources.push_back(make_named(part.name, part.range, request.kind,
+                                 [&] { return part.file.samples_of(part.range, samples); }));
     sizes.push_back(sources.back()->size());
   }
   const auto mixed = [&] {
@@ -118,6 +111,28 @@ std::shared_ptr<const SampleSource> DataSources::blend_of(const DataBlend& blend
     return blend_by_weights(normalized_weights(weights), size, sizes, poll_);
   };
   return std::make_shared<const BlendedSource>(std::move(sources), mixed());
+}
+
+DataSources::OpenedData DataSources::open(const std::string& path,
+                                          const SourceRequest& /*request*/) {
+  auto& file = files_[path];
+  if (!file) file = std::make_shared<const IndexedDataset>(path);
+  return {.elements = elements(*file),
+          .samples_of = [this, &file](IndexRange range, std::optional<std::int64_t> samples) {
+            return samples_of(file, range, samples);
+          }};
+}
+
+std::int64_t DataSources::elements(const IndexedDataset& file) const {
+  PHALANX_CHECK(false, "{}: this family has no samples of .bin/.idx datasets", file.prefix());
+  return 0;
+}
+
+std::shared_ptr<const SampleSource> DataSources::samples_of(
+    const std::shared_ptr<const IndexedDataset>& file, IndexRange /*range*/,
+    std::optional<std::int64_t> /*samples*/) const {
+  PHALANX_CHECK(false, "{}: this family has no samples of .bin/.idx datasets", file->prefix());
+  return nullptr;
 }
 
 std::int64_t DataSources::tokens() const {

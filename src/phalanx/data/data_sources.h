@@ -62,19 +62,26 @@ class DataSources {
       std::string_view dataset, IndexRange range, SplitKind kind,
       const std::function<std::shared_ptr<const SampleSource>()>& make) const;
 
+  // A dataset of a blend.
+  struct OpenedData {
+    std::int64_t elements = 0;  // what --split divides
+    // The samples of these elements: at least the requested ones, or each once.
+    std::function<std::shared_ptr<const SampleSource>(IndexRange range,
+                                                      std::optional<std::int64_t> samples)>
+        samples_of;
+  };
+
  private:
-  // What --split divides, for messages ("sequences"), and how many a dataset has of it.
+  // What --split divides, for messages ("sequences").
   virtual std::string_view element_name() const = 0;
-  virtual std::int64_t elements(const IndexedDataset& file) const = 0;
-  // The samples of these elements: at least the requested ones, or each once.
+  // The dataset that a word of the data flags names: of a .bin/.idx dataset, whose prefix it is,
+  // what the next two functions say. A family with other files says all of it here.
+  virtual OpenedData open(const std::string& path, const SourceRequest& request);
+  virtual std::int64_t elements(const IndexedDataset& file) const;
   virtual std::shared_ptr<const SampleSource> samples_of(
       const std::shared_ptr<const IndexedDataset>& file, IndexRange range,
-      std::optional<std::int64_t> samples) const = 0;
-
-  std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
-  std::shared_ptr<const SampleSource> named_samples_of(
-      const std::shared_ptr<const IndexedDataset>& file, IndexRange range, SplitKind kind,
       std::optional<std::int64_t> samples) const;
+
   std::shared_ptr<const SampleSource> blend_of(const DataBlend& blend,
                                                const SourceRequest& request);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -124,6 +125,12 @@ class Packer {
     }
   }
 
+  void single() {
+    list_in_file_order();
+    packs_ = static_cast<std::uint32_t>(documents_.size());
+    std::iota(pack_of_.begin(), pack_of_.end(), 0U);
+  }
+
   void best_fit() {
     list_longest_first();
     PackSpaces open(capacity_);
@@ -242,11 +249,19 @@ DocumentPacks pack_documents(const SequenceLengths& lengths, std::int64_t capaci
   PHALANX_CHECK(multiple > 0 && capacity % multiple == 0, "multiples of {} in packs of {}",
                 multiple, capacity);
   Packer packer(lengths, capacity, multiple, poll);
-  if (packing == DocumentPacking::kGreedy) {
-    packer.greedy();
-  } else {
-    PHALANX_CHECK(packing == DocumentPacking::kBestFit, "text that is not packed");
-    packer.best_fit();
+  switch (packing) {
+    case DocumentPacking::kWrapped:
+      PHALANX_CHECK(false, "text that is not packed");
+      break;
+    case DocumentPacking::kGreedy:
+      packer.greedy();
+      break;
+    case DocumentPacking::kBestFit:
+      packer.best_fit();
+      break;
+    case DocumentPacking::kSingle:
+      packer.single();
+      break;
   }
   return packer.result();
 }

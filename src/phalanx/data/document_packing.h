@@ -15,6 +15,7 @@ enum class DocumentPacking {
   kWrapped,  // none: the text is cut every `capacity` tokens, and documents cross samples
   kGreedy,   // next fit: in file order, a new pack where the next document does not fit
   kBestFit,  // best fit decreasing: the longest first, each into the fullest pack that it fits into
+  kSingle,   // one document a pack, in file order
 };
 
 // What became of the documents.

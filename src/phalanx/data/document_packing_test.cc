@@ -40,6 +40,12 @@ TEST(DocumentPackingTest, BestFitPutsTheLongestFirst) {
                 .packs = 5, .documents = 8, .tokens = 41, .cut_documents = 1, .cut_tokens = 2}));
 }
 
+TEST(DocumentPackingTest, SingleDocumentsKeepTheOrderOfTheFile) {
+  const auto packs = pack({5, 3, 0, 12, 1, 2}, 10, DocumentPacking::kSingle);
+  EXPECT_EQ(lists_of(packs), (Lists{{0}, {1}, {3}, {5}}));
+  EXPECT_EQ(packs.counts.dropped_packs, 1);
+}
+
 TEST(DocumentPackingTest, GreedyKeepsTheOrderOfTheFile) {
   EXPECT_EQ(lists_of(pack({5, 3, 9, 2, 7, 4, 12, 1}, 10, DocumentPacking::kGreedy)),
             (Lists{{0, 1}, {2}, {3, 4}, {5}, {6}}));

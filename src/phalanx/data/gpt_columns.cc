@@ -89,18 +89,28 @@ double fill_packed_sample(std::span<const std::int32_t> tokens, const PackedDocu
     PHALANX_CHECK(end <= rows && token + static_cast<std::size_t>(length) <= tokens.size(),
                   "document {} ends at row {} of {}, in {} tokens", document, end, rows,
                   tokens.size());
+    double labels = 0.0;
     for (std::int64_t i = 0; i < length; ++i, ++token) {
       const auto row = static_cast<std::size_t>(begin + i);
       const bool has_label = i + 1 < length;
-      const bool counts = has_label && !(options.eod_mask_loss && tokens[token] == options.eod);
+      const bool counts = has_label &&
+                          (documents.trained.empty() || documents.trained[token + 1] != 0) &&
+                          !(options.eod_mask_loss && tokens[token] == options.eod);
       to.inputs[row] = tokens[token];
       to.labels[row] = has_label ? tokens[token + 1] : 0;
       to.loss_mask[row] = counts ? 1.0F : 0.0F;
       to.position_ids[row] = static_cast<std::int32_t>(i);
       to.positions[row] = static_cast<std::int32_t>(begin + i);
       to.documents[row] = static_cast<std::int32_t>(document);
-      unmasked += static_cast<double>(to.loss_mask[row]);
+      if (counts) labels += 1.0;
     }
+    if (options.averages_documents && labels > 0.0) {
+      for (std::int64_t row = begin; row < begin + length; ++row) {
+        to.loss_mask[static_cast<std::size_t>(row)] /= static_cast<float>(labels);
+      }
+      labels = 1.0;
+    }
+    unmasked += labels;
     fill_padding(begin + length, end);
     begin = end;
   }

@@ -32,6 +32,25 @@ void tell_packs(std::string_view dataset, const PackingCounts& counts, std::int6
 
 }  // namespace
 
+std::shared_ptr<const SampleSource> packed_source(const GptSourceOptions& options,
+                                                  std::shared_ptr<const TokenSequences> sequences,
+                                                  IndexRange range,
+                                                  std::optional<std::int64_t> samples) {
+  const std::string name(sequences->name());
+  auto packed = std::make_shared<const PackedSamples>(
+      std::move(sequences), range, options.vocabulary_size,
+      PackIndexOptions{.sequence_length = options.sequence_length,
+                       .packing = options.packing,
+                       .document_multiple = options.document_multiple,
+                       .samples = samples,
+                       .seed = options.seed,
+                       .order = options.order,
+                       .poll = options.poll},
+      options.batch, options.schema, options.cache);
+  if (!options.is_quiet) tell_packs(name, packed->index().counts, options.sequence_length);
+  return packed;
+}
+
 GptSources::GptSources(GptSourceOptions options)
     : DataSources(options.poll), options_(std::move(options)) {
   check_gpt_options(options_.batch);
@@ -41,19 +60,7 @@ std::shared_ptr<const SampleSource> GptSources::samples_in(
     std::shared_ptr<const TokenSequences> sequences, IndexRange range,
     std::optional<std::int64_t> samples) const {
   if (options_.packing != DocumentPacking::kWrapped) {
-    const std::string name(sequences->name());
-    auto packed = std::make_shared<const PackedSamples>(
-        std::move(sequences), range, options_.vocabulary_size,
-        PackIndexOptions{.sequence_length = options_.sequence_length,
-                         .packing = options_.packing,
-                         .document_multiple = options_.document_multiple,
-                         .samples = samples,
-                         .seed = options_.seed,
-                         .order = options_.order,
-                         .poll = poll()},
-        options_.batch, options_.schema, options_.cache);
-    tell_packs(name, packed->index().counts, options_.sequence_length);
-    return packed;
+    return packed_source(options_, std::move(sequences), range, samples);
   }
   auto dataset = std::make_shared<const GptDataset>(
       std::move(sequences), range, options_.vocabulary_size,

@@ -26,7 +26,15 @@ struct GptSourceOptions {
   std::int64_t document_multiple = 1;    // PackIndexOptions, where documents are packed
   std::function<void()> poll = nullptr;  // GptIndexOptions
   const IndexCache* cache = nullptr;     // none: in memory
+  bool is_quiet = false;                 // nothing is said of packs and conversations
 };
+
+// The samples of whole sequences, packed as the options say, which is not kWrapped; the log says
+// how well. ConfigError as PackedSamples.
+std::shared_ptr<const SampleSource> packed_source(const GptSourceOptions& options,
+                                                  std::shared_ptr<const TokenSequences> sequences,
+                                                  IndexRange range,
+                                                  std::optional<std::int64_t> samples);
 
 // --split divides sequences.
 class GptSources final : public DataSources {

@@ -42,6 +42,7 @@ Layout layout_of(const Head& head) {
 }
 
 std::string_view name_of(DocumentPacking packing) {
+  if (packing == DocumentPacking::kSingle) return "single";
   return packing == DocumentPacking::kGreedy ? "greedy" : "best-fit";
 }
 

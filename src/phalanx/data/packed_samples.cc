@@ -53,8 +53,10 @@ void PackedSamples::fetch(std::int64_t i, Sample& sample, std::span<double> coun
   if (begin < 0 || end < begin || end > index_.documents.size()) refuse_index(i);
   thread_local std::vector<std::int32_t> tokens;  // so that a step allocates nothing
   thread_local std::vector<std::int64_t> lengths;
+  thread_local std::vector<std::uint8_t> trained;
   tokens.resize(static_cast<std::size_t>(sequence_length_));
   lengths.clear();
+  trained.clear();
   std::size_t filled = 0;
   std::int64_t rows = 0;
   for (std::int64_t at = begin; at < end; ++at) {
@@ -66,12 +68,16 @@ void PackedSamples::fetch(std::int64_t i, Sample& sample, std::span<double> coun
     rows += round_up(length, document_multiple_);
     if (rows > sequence_length_) refuse_index(i);
     read_ids(*data_, sequence, 0, vocabulary_size_, std::span(tokens).subspan(filled, count));
+    const auto marks = data_->trained(sequence);
+    trained.insert(trained.end(), marks.begin(),
+                   marks.begin() + static_cast<std::ptrdiff_t>(std::min(count, marks.size())));
     lengths.push_back(length);
     filled += count;
   }
-  counts[0] = fill_packed_sample(std::span(tokens).first(filled),
-                                 {.lengths = lengths, .multiple = document_multiple_}, batch_,
-                                 schema_, sample);
+  counts[0] =
+      fill_packed_sample(std::span(tokens).first(filled),
+                         {.lengths = lengths, .multiple = document_multiple_, .trained = trained},
+                         batch_, schema_, sample);
 }
 
 std::optional<double> PackedSamples::mean_of_documents(const DocumentMeasure& measure) const {
@@ -94,7 +100,7 @@ void PackedSamples::refuse_index(std::int64_t i) const {
   throw DataError(
       "{}: what it says of sample {} is no pack of {}: it or that file changed while it was open. "
       "Start again, and it is made anew",
-      index_.file.empty() ? "the index in memory" : index_.file, i, idx_path(data_->name()));
+      index_.file.empty() ? "the index in memory" : index_.file, i, data_->name());
 }
 
 }  // namespace phalanx

@@ -19,9 +19,10 @@ namespace phalanx {
 
 class PackedSamples final : public SampleSource {
  public:
-  // Over the sequences in `range`, whose ids must be below `vocabulary_size`. Only eod_mask_loss of
-  // the batch options says more than packing does. The schema is gpt_batch_schema()
-  // (base/text_batches.h). ConfigError as check_gpt_options() and build_pack_index() say.
+  // Over the sequences in `range`, whose ids must be below `vocabulary_size`. Of the batch options
+  // only eod_mask_loss and averages_documents say more than packing does. The schema is
+  // gpt_batch_schema() (base/text_batches.h). ConfigError as check_gpt_options() and
+  // build_pack_index() say.
   PackedSamples(std::shared_ptr<const TokenSequences> data, IndexRange range,
                 std::int64_t vocabulary_size, const PackIndexOptions& index,
                 const GptBatchOptions& batch, BatchSchema schema,

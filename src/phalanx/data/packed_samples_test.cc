@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 
 #include "phalanx/data/gpt_test_support.h"
@@ -159,6 +160,54 @@ TEST_F(PackedSamplesTest, TheCacheGivesTheSame) {
   const std::string file = samples(options, {}, &cache).index().file;
   options.document_multiple = 2;
   EXPECT_NE(samples(options, {}, &cache).index().file, file);
+}
+
+// Ids of one width with a mask for each.
+class MarkedSequences final : public TokenSequences {
+ public:
+  std::string_view name() const override { return "marked"; }
+  std::int64_t sequences() const override { return std::ssize(lengths_); }
+  std::int32_t length(std::int64_t sequence) const override {
+    return lengths_[static_cast<std::size_t>(sequence)];
+  }
+  SequenceLengths lengths(std::int64_t begin, std::int64_t end) const override {
+    return SequenceLengths(std::span<const std::int32_t>(lengths_)).part(begin, end);
+  }
+  void get(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const override {
+    std::iota(out.begin(), out.end(), static_cast<std::int32_t>(10 * (sequence + 1) + offset));
+  }
+  std::span<const std::uint8_t> trained(std::int64_t sequence) const override {
+    return masks_[static_cast<std::size_t>(sequence)];
+  }
+
+ private:
+  std::vector<std::int32_t> lengths_ = {5, 3, 2};
+  std::vector<std::vector<std::uint8_t>> masks_ = {{0, 0, 1, 1, 0}, {1, 0, 1}, {1, 0}};
+};
+
+TEST_F(PackedSamplesTest, ALossIsTheMarkOfTheLabelsToken) {
+  const auto source = [](bool averages_documents, std::int64_t multiple) {
+    return PackedSamples(std::make_shared<const MarkedSequences>(), {0, 3}, 100,
+                         {.sequence_length = 12,
+                          .packing = DocumentPacking::kGreedy,
+                          .document_multiple = multiple,
+                          .order = DataOrder::kSequential},
+                         {.averages_documents = averages_documents}, testing::gpt_schema(12));
+  };
+  EXPECT_EQ(fetch(source(false, 1), 0), 3);
+  testing::GptColumns columns(batch_);
+  EXPECT_THAT(columns.labels, ElementsAre(11, 12, 13, 14, 0, 21, 22, 0, 31, 0, 0, 0));
+  // The first token of the next document is no label, whatever its mark.
+  EXPECT_THAT(columns.loss_mask, ElementsAre(0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0));
+
+  EXPECT_EQ(fetch(source(false, 2), 0), 3);
+  columns = testing::GptColumns(batch_);
+  EXPECT_THAT(columns.labels, ElementsAre(11, 12, 13, 14, 0, 0, 21, 22, 0, 0, 31, 0));
+  EXPECT_THAT(columns.loss_mask, ElementsAre(0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0));
+
+  EXPECT_EQ(fetch(source(true, 1), 0), 2);  // documents with a loss
+  columns = testing::GptColumns(batch_);
+  EXPECT_THAT(columns.loss_mask, ElementsAre(0, 0.5F, 0.5F, 0, 0, 0, 1, 0, 0, 0, 0, 0));
 }
 
 TEST_F(PackedSamplesTest, NothingToPack) {

@@ -24,6 +24,8 @@ class TokenSequences {
   // DataError.
   virtual void get(std::int64_t sequence, std::int64_t offset,
                    std::span<std::int32_t> out) const = 0;
+  // Of each token of a sequence whether a model learns to say it, 1 or 0; empty: it learns all.
+  virtual std::span<const std::uint8_t> trained(std::int64_t /*sequence*/) const { return {}; }
 };
 
 }  // namespace phalanx

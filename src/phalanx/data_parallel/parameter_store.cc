@@ -37,13 +37,24 @@ void draw(Context& context, PhiloxKey key, const ParamSpec& spec, std::int64_t b
   if (true_count(spec) < spec.local_shape.count()) ops::fill(context, {.x = range, .value = 0.0});
   const std::int64_t columns = matrix_columns(spec.local_shape);
   for (const ParamBox& box : boxes_of_range(spec, begin, range.count())) {
-    ops::normal(context, {.x = box_of(range, begin, box, columns),
-                          .key = key,
-                          .parameter = parameter_coordinate(spec.name),
-                          .deviation = spec.initialiser.value,
-                          .global_columns = matrix_columns(spec.global_shape),
-                          .first_row = box.global_row,
-                          .first_column = box.global_column});
+    ops::Normal normal{.x = box_of(range, begin, box, columns),
+                       .key = key,
+                       .parameter = parameter_coordinate(spec.name),
+                       .deviation = spec.initialiser.value,
+                       .global_columns = matrix_columns(spec.global_shape),
+                       .first_row = box.global_row,
+                       .first_column = box.global_column};
+    if (spec.initialiser.kind == Initialiser::Kind::kNormal) {
+      ops::normal(context, normal);
+    } else {
+      ops::uniform(context, {.x = normal.x,
+                             .key = key,
+                             .parameter = normal.parameter,
+                             .bound = spec.initialiser.value,
+                             .global_columns = normal.global_columns,
+                             .first_row = normal.first_row,
+                             .first_column = normal.first_column});
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include "phalanx/base/text_batches.h"
 #include "phalanx/data/gpt_sources.h"
 #include "phalanx/data/masked_sources.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/target_tokens.h"
 
 namespace phalanx {
@@ -43,20 +44,13 @@ MaskedOptions masked_options(const DataConfig& data, const SourceSeed& seed,
 std::unique_ptr<DataSources> gpt_sources(const DataConfig& data, const SourceSeed& seed,
                                          std::int64_t vocabulary_size, std::int32_t eod,
                                          std::int64_t document_multiple) {
-  return std::make_unique<GptSources>(GptSourceOptions{
-      .schema = gpt_batch_schema(data.seq_length),
-      .batch = {.eod = eod,
-                .eod_mask_loss = data.eod_mask_loss,
-                .reset_position_ids = data.reset_position_ids,
-                .reset_attention_mask = data.reset_attention_mask},
-      .sequence_length = data.seq_length,
-      .vocabulary_size = vocabulary_size,
-      .seed = seed.seed,
-      .order = data.data_order == "sequential" ? DataOrder::kSequential : DataOrder::kMegatron,
-      .packing = packing_of(data),
-      .document_multiple = document_multiple,
-      .poll = seed.poll,
-      .cache = cache_of(data, seed)});
+  GptSourceOptions options = sample_options(data, seed, vocabulary_size, document_multiple);
+  options.batch = {.eod = eod,
+                   .eod_mask_loss = data.eod_mask_loss,
+                   .reset_position_ids = data.reset_position_ids,
+                   .reset_attention_mask = data.reset_attention_mask};
+  options.packing = packing_of(data);
+  return std::make_unique<GptSources>(std::move(options));
 }
 
 std::unique_ptr<DataSources> bert_sources(const DataConfig& data, const SourceSeed& seed,

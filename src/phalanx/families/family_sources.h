@@ -21,6 +21,7 @@ struct SourceSeed {
   std::uint32_t seed = 1234;
   const IndexCache* cache = nullptr;
   std::function<void()> poll = nullptr;
+  bool is_quiet = false;  // of conversations: nothing is said of what they are and what is left out
 };
 
 // Ids are below `vocabulary_size`; `eod` is -1 where there is no end-of-document. Documents that

@@ -3,6 +3,7 @@
 #include "phalanx/model/gpt.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/families.h"
 #include "phalanx/settings/config_views.h"
 
@@ -28,6 +29,10 @@ class GptFamily final : public ModelFamily {
   }
   std::unique_ptr<DataSources> sources(const TrainConfig& config, const SourceSeed& seed,
                                        const Tokenizer& tokenizer) const override {
+    if (config.data.sft) {
+      return chat_sources(config.data, seed, config.tokenizer, tokenizer,
+                          document_multiple(config.layout));
+    }
     return gpt_sources(config.data, seed, tokenizer.vocab_size(), tokenizer.end_of_document(),
                        document_multiple(config.layout));
   }

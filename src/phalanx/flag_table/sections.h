@@ -17,17 +17,19 @@ inline constexpr std::string_view kPipelines = "Pipelines";
 inline constexpr std::string_view kDataParallelism = "Data parallelism";
 inline constexpr std::string_view kOffload = "States in files";
 inline constexpr std::string_view kRecomputation = "Recomputation of activations";
+inline constexpr std::string_view kAdapters = "Low-rank adapters";
 inline constexpr std::string_view kCheckpoints = "Checkpoints";
 inline constexpr std::string_view kData = "Data";
+inline constexpr std::string_view kChat = "Chat";
 inline constexpr std::string_view kTokenizer = "Tokenizer";
 inline constexpr std::string_view kValidation = "Validation";
 inline constexpr std::string_view kLogging = "Logging";
 inline constexpr std::string_view kOwn = "Phalanx's own";
 
 inline constexpr std::array kSections = {
-    kNetwork,   kExperts, kRegularisation, kTraining,    kLearningRate,
-    kPrecision, kRanks,          kPipelines,   kDataParallelism,
-    kOffload,   kRecomputation,  kCheckpoints, kData,
-    kTokenizer, kValidation,     kLogging,     kOwn};
+    kNetwork,   kExperts,         kRegularisation, kTraining,      kLearningRate, kPrecision,
+    kRanks,     kPipelines,       kDataParallelism, kOffload,      kRecomputation, kAdapters,
+    kCheckpoints, kData,          kTokenizer,      kChat,          kValidation,   kLogging,
+    kOwn};
 
 }  // namespace phalanx

@@ -28,9 +28,12 @@ std::span<const TrainFlag> model_flags();
 // More flags of the model: what its layers are made of.
 std::span<const TrainFlag> layer_flags();
 std::span<const TrainFlag> expert_flags();
+// Low-rank adapters.
+std::span<const TrainFlag> lora_flags();
 std::span<const TrainFlag> layout_flags();
 std::span<const TrainFlag> data_flags();
 std::span<const TrainFlag> tokenizer_flags();
+std::span<const TrainFlag> chat_flags();
 std::span<const TrainFlag> optimizer_flags();
 std::span<const TrainFlag> run_flags();
 // All of them, in the order of --help.

@@ -27,6 +27,17 @@ constexpr TrainFlag kUnboundDataRows[] = {
                              "of its rows")),
     satisfied_by("1", kData, "--sample-rate", kReal, "all samples of the training split are used",
                  {"samples are not drawn by chance; leave some out with --split", kSamePlan}),
+    {.section = kChat,
+     .spec = {.name = "--sft-tokenizer-prompt-format",
+              .type = kText,
+              .stands_for = "--sft-loss all",
+              .state = FlagState::kSatisfied,
+              .reason = "the template is the tokenizer's, and prompts are trained too, as "
+                        "Megatron does",
+              .satisfied_by = "default",
+              .otherwise = "no format has a name here: give --chat-template FILE with the model's "
+                           "template (chat_template.jinja of its folder)",
+              .planned = kSamePlan}},
     only_default("256", kData, "--retriever-seq-length", kInteger, kRetriever),
 };
 

@@ -161,7 +161,8 @@ bool FlagSet::is_on(std::string_view name) const {
     return text_of(row->target) == "true";
   }
   if (row->is_given()) return row->type != FlagType::kSwitch || row->words[0] == "true";
-  return row->type == FlagType::kText && text_of(row->target) != row->default_text;
+  const bool has_default = row->type == FlagType::kText || row->type == FlagType::kInteger;
+  return has_default && text_of(row->target) != row->default_text;
 }
 
 void FlagSet::apply(const FlagOccurrence& found, FlagReading& reading) {

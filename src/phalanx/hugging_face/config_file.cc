@@ -165,6 +165,20 @@ void ConfigFile::refuse(const std::string& key, std::string_view what) const {
   throw ConfigError("{}: '{}': {}", where_, key, what);
 }
 
+bool ConfigFile::says(const std::string& key) const {
+  const Json* found = find(key);
+  if (found == nullptr || *found == false || *found == 0) return false;
+  const bool has_items = found->is_array() || found->is_object();
+  return !(has_items && found->empty()) &&
+         !(found->is_string() && found->get_ref<const std::string&>().empty());
+}
+
+std::vector<std::string> ConfigFile::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& item : value_->items()) keys.push_back(item.key());
+  return keys;
+}
+
 void ConfigFile::expect(const std::string& key, bool value, bool absent) const {
   if (boolean(key, absent) == value) return;
   throw ConfigError("{}: '{}' is {}: Phalanx has no such model, only {}", where_, key, !value,

@@ -57,6 +57,11 @@ class ConfigFile {
   // A share below one.
   double dropout(const std::string& key, double absent) const;
 
+  // Whether the key says something: it is there and not null, false, 0, "", [] or {}.
+  bool says(const std::string& key) const;
+  // The keys of the object, in order.
+  std::vector<std::string> keys() const;
+
   // ConfigError if a key that changes the model is there and is neither null nor false.
   void refuse(const std::string& key, std::string_view what) const;
   // ConfigError if the key is there and has another value.

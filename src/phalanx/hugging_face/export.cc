@@ -18,8 +18,10 @@
 #include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/checkpoint/staged_directory.h"
 #include "phalanx/checkpoint/strict_json.h"
+#include "phalanx/hugging_face/adapters.h"
 #include "phalanx/hugging_face/folder.h"
 #include "phalanx/hugging_face/tensor_stream.h"
+#include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -32,6 +34,12 @@ constexpr std::string_view kWordTable = "embedding.word_embeddings.weight";
 constexpr const char* kTransformersVersion = "4.44.0";
 
 struct StopRequested {};
+
+// The linear whose weight a tensor is; "" if it is no weight.
+std::string linear_of(const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : std::string();
+}
 
 std::string_view torch_name(DType dtype) {
   return dtype == DType::kBF16 ? "bfloat16" : dtype == DType::kF16 ? "float16" : "float32";
@@ -64,8 +72,11 @@ std::int64_t vocabulary_of(const CheckpointReader& checkpoint) {
 }
 
 Export::Export(const CheckpointReader& checkpoint, ModelArguments settings,
-               const Architecture& architecture, std::optional<DType> dtype)
-    : checkpoint_(checkpoint), settings_(std::move(settings)), architecture_(architecture) {
+               const Architecture& architecture, std::optional<DType> dtype, const Adapters* merged)
+    : checkpoint_(checkpoint),
+      settings_(std::move(settings)),
+      architecture_(architecture),
+      merged_(merged) {
   const Faults faults = faults_of(architecture_, settings_);
   if (!faults.empty()) {
     const std::string line = fmt::format("{} cannot have this model: ", architecture_.name);
@@ -107,6 +118,8 @@ void Export::check_surplus() const {
   for (const TensorRow& row : table_.rows) places.insert(row.name);
   for (const auto& entry : checkpoint_.manifest().tensors) {
     if (entry.name.starts_with(kOptimizerPrefix) || places.contains(entry.name)) continue;
+    const bool is_adapter = entry.name.find(kAdapterMark) != std::string::npos;
+    if (is_adapter && merged_ != nullptr) continue;
     throw ConfigError("{}: tensor {} has no place in {}", checkpoint_.directory().string(),
                       entry.name, architecture_.name);
   }
@@ -163,6 +176,18 @@ std::vector<Export::Shard> Export::shards(std::int64_t max_bytes) const {
   return shards;
 }
 
+void Export::read_merged(const Tensor& tensor, const MatrixBox& box,
+                         std::span<std::byte> to) const {
+  std::vector<std::byte> stored(
+      static_cast<std::size_t>(box.count() * size_of(tensor.entry->dtype)));
+  checkpoint_.read_box(*tensor.entry, box, stored);
+  std::vector<float> values(static_cast<std::size_t>(box.count()));
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  convert_elements(tensor.entry->dtype, stored.data(), DType::kF32, bytes.data(), box.count());
+  merged_->add_to(linear_of(tensor.row->name), box, values);
+  std::ranges::copy(bytes, to.begin());
+}
+
 void Export::write_shard(const fs::path& path, Shard shard, const ExportOptions& options) const {
   // Then every tensor begins at a multiple of its element size.
   std::ranges::stable_sort(shard, std::ranges::greater{},
@@ -174,13 +199,15 @@ void Export::write_shard(const fs::path& path, Shard shard, const ExportOptions&
   SafetensorsWriter writer(path, items, {{"format", "pt"}});
   for (const Tensor* tensor : shard) {
     const Manifest::Entry& entry = *tensor->entry;
-    const OurTensor ours{.dtype = entry.dtype,
+    const bool is_merged = merged_ != nullptr && merged_->are_of(linear_of(tensor->row->name));
+    const OurTensor ours{.dtype = is_merged ? DType::kF32 : entry.dtype,
                          .read = [&](std::int64_t first, std::int64_t rows, std::int64_t column,
                                      std::int64_t columns, std::span<std::byte> to) {
                            // As a matrix a vector is one row.
                            const MatrixBox box = entry.shape.rank() == 1
                                                      ? MatrixBox{0, first, 1, rows}
                                                      : MatrixBox{first, column, rows, columns};
+                           if (is_merged) return read_merged(*tensor, box, to);
                            checkpoint_.read_box(entry, box, to);
                          }};
     visit_theirs(*tensor->row, *tensor->part, ours, tensor->dtype,

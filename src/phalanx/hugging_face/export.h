@@ -23,15 +23,19 @@ struct ExportOptions {
   std::function<bool()> stop_requested = nullptr;
 };
 
+class Adapters;
+
 // A checkpoint with the tensors of their model.
 class Export {
  public:
   // `settings`: every flag of the resolved model, its family and its vocabulary. If another type is
   // wanted and there are main parameters, values are taken from these: the reader must have
   // verified them. ConfigError if the model is not of the architecture, or the checkpoint has other
-  // tensors than the architecture.
+  // tensors than the architecture. `merged`: adapters that are added to the weights, in fp32; the
+  // sums are rounded once. Null: the checkpoint may have none.
   Export(const CheckpointReader& checkpoint, ModelArguments settings,
-         const Architecture& architecture, std::optional<DType> dtype);
+         const Architecture& architecture, std::optional<DType> dtype,
+         const Adapters* merged = nullptr);
 
   const Architecture& architecture() const { return architecture_; }
   std::int64_t parameters() const;
@@ -56,6 +60,7 @@ class Export {
 
   const Manifest::Entry& entry_of(const TensorRow& row, std::optional<DType> dtype) const;
   void check_surplus() const;
+  void read_merged(const Tensor& tensor, const MatrixBox& box, std::span<std::byte> to) const;
   std::vector<Shard> shards(std::int64_t max_bytes) const;
   void write_shard(const std::filesystem::path& path, Shard shard,
                    const ExportOptions& options) const;
@@ -64,6 +69,7 @@ class Export {
   const CheckpointReader& checkpoint_;
   ModelArguments settings_;
   const Architecture& architecture_;
+  const Adapters* merged_;
   TensorTable table_;
   std::vector<Tensor> tensors_;  // in the order of their model
 };

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 // The flag of import that named the folder.
 constexpr const char* kFlag = "--input";
+// The flag under which a run with conversations keeps the template that it was trained with.
+constexpr std::string_view kTemplateFlag = "--chat-template";
 
 // Weights, in whatever form; pages and pictures; programs.
 constexpr auto kOtherEndings = std::to_array<std::string_view>(
@@ -107,7 +109,8 @@ Manifest::InputFile describe_kept_file(const fs::path& folder, const InputCopy& 
 std::vector<Manifest::InputFile> kept_files_of(std::span<const Manifest::InputFile> files) {
   std::vector<Manifest::InputFile> kept;
   for (const Manifest::InputFile& file : files) {
-    if (file.flag == kFlag && is_kept_name(file.copy)) kept.push_back(file);
+    const bool is_kept = file.flag == kFlag || file.flag == kTemplateFlag;
+    if (is_kept && is_kept_name(file.copy)) kept.push_back(file);
   }
   return kept;
 }

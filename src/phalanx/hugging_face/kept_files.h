@@ -41,7 +41,7 @@ KeptFiles read_kept_files(const std::filesystem::path& folder, const std::set<st
 
 // The manifest's entry of a kept file, by which it is found again.
 Manifest::InputFile describe_kept_file(const std::filesystem::path& folder, const InputCopy& copy);
-// The kept files among the input files of a checkpoint.
+// The kept files, and a chat template that was trained with, among the input files of a checkpoint.
 std::vector<Manifest::InputFile> kept_files_of(std::span<const Manifest::InputFile> files);
 std::vector<InputCopy> read_kept_files(const CheckpointReader& checkpoint);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "phalanx/checkpoint/base_checkpoint.h"
 #include "phalanx/checkpoint/staged_directory.h"
 #include "phalanx/hugging_face/tensor_stream.h"
 
@@ -37,6 +38,39 @@ class ImportSource final : public TensorSource {
   std::vector<Info> infos_;
 };
 
+class AdapterSource final : public TensorSource {
+ public:
+  explicit AdapterSource(const std::vector<MemoryTensor>& tensors) : tensors_(tensors) {
+    for (const MemoryTensor& tensor : tensors) {
+      infos_.push_back({tensor.name, DType::kF32, tensor.shape});
+    }
+  }
+
+  int size() const override { return static_cast<int>(infos_.size()); }
+  const Info& info(int index) const override { return infos_[static_cast<std::size_t>(index)]; }
+  void visit(int index, const Visitor& visitor) override {
+    visitor(std::as_bytes(std::span(tensors_[static_cast<std::size_t>(index)].values)));
+  }
+
+ private:
+  const std::vector<MemoryTensor>& tensors_;
+  std::vector<Info> infos_;
+};
+
+// Beside the base, which stands in `directory`. `manifest`: the base's, with its flags and copies.
+void write_adapters(const AdapterFolder& adapters, const std::filesystem::path& directory,
+                    const std::filesystem::path& base, const std::vector<InputCopy>& copies,
+                    Manifest manifest) {
+  manifest.base = describe_base(CheckpointReader(base, Verify::kNo));
+  // Relative, so that both can be moved together.
+  manifest.base->path = (std::filesystem::path("../..") / base.filename()).string();
+  const ModelArguments flags = adapters.settings().arguments();
+  for (const auto& [flag, value] : flags.arguments()) manifest.arguments[flag] = value;
+  AdapterSource source(adapters.tensors());
+  save_checkpoint({.directory = directory / kAdaptersDirectory, .copies = copies},
+                  std::move(manifest), source);
+}
+
 }  // namespace
 
 bool write_import(const Import& model, const ImportOutput& output) {
@@ -53,8 +87,11 @@ bool write_import(const Import& model, const ImportOutput& output) {
   }
   ImportSource source(model, output.stop_requested);
   try {
-    save_checkpoint({.directory = staging.path(), .copies = output.copies}, std::move(manifest),
-                    source);
+    const auto base =
+        save_checkpoint({.directory = staging.path(), .copies = output.copies}, manifest, source);
+    if (output.adapters != nullptr) {
+      write_adapters(*output.adapters, staging.path(), base, output.copies, std::move(manifest));
+    }
   } catch (const StopRequested&) {
     return false;
   }

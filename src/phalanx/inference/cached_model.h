@@ -14,9 +14,13 @@
 
 namespace phalanx {
 
+class CachedRank;
 class CheckpointReader;
 class Communicator;
 class LocalTeam;
+
+// The most tokens that are read at once.
+inline constexpr std::int64_t kMostReadAtOnce = 256;
 
 // Bytes of one rank.
 struct GenerationMemory {
@@ -61,11 +65,9 @@ class CachedModel final : public SequenceModel {
   std::vector<float> read(int sequence, std::span<const std::int32_t> tokens) override;
   std::vector<float> step(std::span<const Next> next) override;
 
-  // The most tokens that are read at once.
-  static constexpr std::int64_t kPiece = 256;
+  static constexpr std::int64_t kPiece = kMostReadAtOnce;
 
  private:
-  class Rank;
   void start();
 
   GptConfig model_;
@@ -75,8 +77,8 @@ class CachedModel final : public SequenceModel {
   GenerationMemory memory_;
   std::vector<std::int64_t> lengths_;
   std::unique_ptr<Communicator> planning_group_;  // the rehearsal's
-  std::unique_ptr<Rank> rehearsal_;               // until there are ranks
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::unique_ptr<CachedRank> rehearsal_;         // until there are ranks
+  std::vector<std::unique_ptr<CachedRank>> ranks_;
   std::unique_ptr<LocalTeam> team_;
 };
 

@@ -20,7 +20,8 @@ InferenceResources InferenceResources::planning(int threads, const DeviceChoice&
           device.make_planning_backend(threads),
           {Arena::planning("parameters"), Arena::planning("constants"),
            Arena::planning("key/value cache"), Arena::planning("transient"),
-           Arena::planning("workspace")}};
+           Arena::planning("workspace")},
+          {}};
 }
 
 InferenceResources InferenceResources::allocate(int threads, const DeviceChoice& device,
@@ -33,33 +34,58 @@ InferenceResources InferenceResources::allocate(int threads, const DeviceChoice&
   return {std::move(own),
           device.make_backend(threads),
           {like(planned.parameters), like(planned.constants), like(planned.cache),
-           like(planned.transient), like(planned.workspace)}};
+           like(planned.transient), like(planned.workspace)},
+          {}};
 }
+
+namespace {
+
+void check_lent(const nn::ParamTable& own, const nn::ParamTable& lent) {
+  PHALANX_CHECK(own.size() == lent.size(), "{} parameters are lent to a model of {}", lent.size(),
+                own.size());
+  for (ParamId id = 0; id < own.size(); ++id) {
+    PHALANX_CHECK(own[id].name == lent[id].name && own[id].dtype == lent[id].dtype &&
+                      own[id].local_shape == lent[id].local_shape,
+                  "{} {} is lent as {} {}", lent[id].name, lent[id].local_shape.to_string(),
+                  own[id].name, own[id].local_shape.to_string());
+  }
+}
+
+}  // namespace
 
 InferenceModel::InferenceModel(const Model& model, InferenceResources resources,
                                Communicator* group)
     : memory_(std::move(resources.memory)),
-      backend_(std::move(resources.backend)),
+      own_backend_(std::move(resources.backend)),
+      backend_(own_backend_ ? own_backend_.get() : resources.lent.backend),
       arenas_(std::move(resources.arenas)),
       context_{
           .backend = *backend_, .workspace = arenas_.workspace, .queue = {}, .recorder = nullptr},
       region_(model.transformer().tensor, group),
       chunk_(model.build_chunk(model.whole(), table_)),
-      parameters_(StateLayout(table_, {.updates = false}), arenas_.parameters, arenas_.parameters),
       constants_(table_.constants(), context_, arenas_.constants),
-      padded_vocabulary_(model.vocabulary().padded) {}
+      padded_vocabulary_(model.vocabulary().padded) {
+  if (resources.lent.table == nullptr) {
+    own_parameters_.emplace(StateLayout(table_, {.updates = false}), arenas_.parameters,
+                            arenas_.parameters);
+    weights_ = own_parameters_->weights();
+    return;
+  }
+  check_lent(table_, *resources.lent.table);
+  weights_ = {resources.lent.weights};
+}
 
 void InferenceModel::load(const CheckpointReader& checkpoint) {
-  parameters_.clear(context_);
+  own_parameters_->clear(context_);
   BackendPieces pieces(context_);
   for (ParamId id = 0; id < table_.size(); ++id) {
-    GlobalTensor weight = global_tensor(table_[id], parameters_.weight(id));
+    GlobalTensor weight = global_tensor(table_[id], own_parameters_->weight(id));
     weight.memory = &pieces;
     checkpoint.read(weight, DTypeMatch::kConvert);
   }
 }
 
-void InferenceModel::initialise(PhiloxKey key) { parameters_.initialise(context_, key); }
+void InferenceModel::initialise(PhiloxKey key) { own_parameters_->initialise(context_, key); }
 
 std::vector<Tensor> InferenceModel::place(const nn::BatchShapes& shapes) {
   const std::vector<std::vector<SavedTensor>> blocks = {chunk_.saved_tensors(shapes, true)};
@@ -88,9 +114,8 @@ void InferenceModel::infer(const nn::Batch& batch, const Results& results) {
     const Tensor& position = batch.rows[i].position;
     if (position) shapes.of[i] = {.sequence = position.shape[0], .micro_batch = position.shape[1]};
   }
-  const nn::Weights weights = parameters_.weights();
   nn::Pass pass{.ops = context_,
-                .weights = weights,
+                .weights = weights_,
                 .batch = batch,
                 .shapes = shapes,
                 .region = region_,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,16 @@ struct InferenceArenas {
 // The backend and the memory of a model.
 struct InferenceResources {
   std::unique_ptr<ArenaMemory> memory;  // of the arenas; null: the host's
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> backend;     // null: `lent` has it
   InferenceArenas arenas;
+  // What a model that is trained lends: its backend and its weights, which are read where they are.
+  // `table` describes them; it is compared with the model's.
+  struct Lent {
+    Backend* backend = nullptr;
+    const nn::ParamTable* table = nullptr;
+    Tensors weights = {};
+  };
+  Lent lent = {};
 
   static InferenceResources planning(int threads, const DeviceChoice& device);
   // Memory of the sizes that a rehearsal in `planned` has used.
@@ -48,7 +57,7 @@ class InferenceModel {
   InferenceModel(const InferenceModel&) = delete;
   InferenceModel& operator=(const InferenceModel&) = delete;
 
-  // Errors as CheckpointReader::read().
+  // Errors as CheckpointReader::read(). Not for lent weights.
   void load(const CheckpointReader& checkpoint);
   // Instead of load(): the weights of a new model.
   void initialise(PhiloxKey key);
@@ -94,13 +103,15 @@ class InferenceModel {
   Tensors placed(const nn::BatchShapes& shapes);
 
   std::unique_ptr<ArenaMemory> memory_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> own_backend_;
+  Backend* backend_;
   InferenceArenas arenas_;
   Context context_;
   TensorRegion region_;
   nn::ParamTable table_;
   Chunk chunk_;
-  ParameterStore parameters_;
+  std::optional<ParameterStore> own_parameters_;  // where the weights are not lent
+  nn::Weights weights_;
   nn::Constants constants_;
   std::int64_t padded_vocabulary_;
   // What place() has answered: for batches of one position, which come with every token, by their

@@ -16,8 +16,10 @@ std::int64_t inputs_of(std::int64_t tokens, const ScoreOptions& options) {
   return options.logits ? tokens : tokens - 1;
 }
 
-// Documents are marked as in the training; the loss of every token counts.
+// Documents are marked as in the training; the loss of every token counts. A text is one
+// conversation, in which end-of-document may end every turn.
 GptBatchOptions batch_options(const DataConfig& data, std::int32_t end_of_document) {
+  if (data.sft) return {};
   return {.eod = end_of_document,
           .eod_mask_loss = false,
           .reset_position_ids = data.reset_position_ids || packs_documents(data),

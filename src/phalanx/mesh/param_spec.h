@@ -28,9 +28,11 @@ struct ParamBox {
 };
 
 struct Initialiser {
-  enum class Kind { kConstant, kNormal };
+  enum class Kind { kConstant, kNormal, kUniform };
   Kind kind = Kind::kConstant;
-  double value = 0.0;  // the constant, or the deviation of the normal distribution
+  // The constant, the deviation of the normal distribution, or the largest magnitude of a uniform
+  // one around 0.
+  double value = 0.0;
 };
 
 // What the gradient of a parameter of all tokens is summed over: the ranks that have other samples,

@@ -78,6 +78,12 @@ void LogSink::evaluation(const EvaluationReport& report) {
   log_info("{}", format_evaluation_block(report.place, report.losses, report.scores));
 }
 
+void LogSink::answers(const AnswersReport& report) {
+  for (const AnswersReport::Answer& answer : report.answers) {
+    log_info("{}", format_answer_line(report.iteration, answer));
+  }
+}
+
 void LogSink::note(const RunNote& note) {
   if (note.text.empty()) return;
   const bool has_time = note.kind == RunNote::Kind::kSignal || note.kind == RunNote::Kind::kExit ||

@@ -25,6 +25,7 @@ class LogSink final : public RunSink {
   void begin(const RunBegin& begin) override;
   void iteration(const IterationReport& report) override;
   void evaluation(const EvaluationReport& report) override;
+  void answers(const AnswersReport& report) override;
   void note(const RunNote& note) override;
 
  private:

@@ -138,6 +138,26 @@ std::string to_json_line(const EvaluationReport& report) {
       number(report.losses.empty() ? std::nan("") : perplexity(as_float(report.losses.front()))));
 }
 
+std::string to_json_line(const AnswersReport& report) {
+  using Json = nlohmann::ordered_json;
+  Json answers = Json::array();
+  for (const AnswersReport::Answer& answer : report.answers) {
+    Json messages = Json::array();
+    for (const auto& [role, content] : answer.messages) {
+      messages.push_back({{"role", role}, {"content", content}});
+    }
+    answers.push_back({{"messages", std::move(messages)},
+                       {"expected", answer.expected},
+                       {"answer", answer.text},
+                       {"ended", answer.is_ended}});
+  }
+  const Json line = {{"iteration", report.iteration},
+                     {"consumed_samples", report.consumed_samples},
+                     {"eval", kAnswersSplit},
+                     {"answers", std::move(answers)}};
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string metrics_after(const std::filesystem::path& path, const MetricsPosition& last) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
@@ -163,6 +183,10 @@ void MetricsSink::begin(const RunBegin& begin) {
 
 void MetricsSink::iteration(const IterationReport& report) {
   if (file_) file_->write(to_json_line(report, peak_flops_));
+}
+
+void MetricsSink::answers(const AnswersReport& report) {
+  if (file_) file_->write(to_json_line(report));
 }
 
 void MetricsSink::evaluation(const EvaluationReport& report) {

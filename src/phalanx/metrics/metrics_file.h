@@ -20,7 +20,11 @@ std::string metrics_key(std::string name);
 // One line without its newline. Utilisation is the share of `peak_flops` per second.
 std::string to_json_line(const IterationReport& report, double peak_flops);
 std::string to_json_line(const EvaluationReport& report);
+// {"iteration", "consumed_samples", "eval": "answers", "answers": [{"messages", "expected",
+// "answer", "ended"}]}.
+std::string to_json_line(const AnswersReport& report);
 
+inline constexpr std::string_view kAnswersSplit = "answers";       // "eval" of a line of answers
 inline constexpr std::string_view kMetricsName = "metrics.jsonl";  // in the save directory
 
 // The place in the file after which a run goes on.
@@ -43,6 +47,7 @@ class MetricsSink final : public RunSink {
   void begin(const RunBegin& begin) override;
   void iteration(const IterationReport& report) override;
   void evaluation(const EvaluationReport& report) override;
+  void answers(const AnswersReport& report) override;
 
  private:
   std::filesystem::path path_;

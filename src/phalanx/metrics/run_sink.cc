@@ -43,6 +43,11 @@ void RunSinks::evaluation(const EvaluationReport& report) {
   tell([&](RunSink& sink) { sink.evaluation(report); });
 }
 
+void RunSinks::answers(const AnswersReport& report) {
+  pause();
+  tell([&](RunSink& sink) { sink.answers(report); });
+}
+
 void RunSinks::note(const RunNote& note) {
   pause();
   tell([&](RunSink& sink) { sink.note(note); });

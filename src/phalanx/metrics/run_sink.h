@@ -54,6 +54,19 @@ struct EvaluationReport {
   std::vector<NamedLoss> scores = {};
 };
 
+// What the model answered, prompt by prompt (--answer-prompts).
+struct AnswersReport {
+  struct Answer {
+    std::vector<std::pair<std::string, std::string>> messages;  // role, content
+    std::string expected;
+    std::string text;
+    bool is_ended = false;  // else it is cut
+  };
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::vector<Answer> answers;
+};
+
 // Something that happened. What has a text is printed.
 struct RunNote {
   enum class Kind {
@@ -100,6 +113,7 @@ class RunSink {
   virtual void begin(const RunBegin& /*begin*/) {}
   virtual void iteration(const IterationReport& /*report*/) {}
   virtual void evaluation(const EvaluationReport& /*report*/) {}
+  virtual void answers(const AnswersReport& /*report*/) {}
   virtual void note(const RunNote& /*note*/) {}
   virtual void end(const RunEnding& /*ending*/) {}
   // Called before lines are printed.
@@ -118,6 +132,7 @@ class RunSinks {
   void begin(const RunBegin& begin);
   void iteration(const IterationReport& report);
   void evaluation(const EvaluationReport& report);
+  void answers(const AnswersReport& report);
   void note(const RunNote& note);
   void end(const RunEnding& ending);
   void pause();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace phalanx {
@@ -82,6 +83,20 @@ std::string format_training_line(const TrainingLine& line) {
 }
 
 double perplexity(double loss) { return std::exp(loss > 20.0 ? 20.0 : loss); }
+
+std::string format_answer_line(std::int64_t iteration, const AnswersReport::Answer& answer) {
+  const auto quoted = [](std::string_view text) {
+    constexpr std::size_t kShown = 200;  // bytes
+    using nlohmann::json;
+    const std::string shown(text.substr(0, kShown));
+    return json(shown).dump(-1, ' ', false, json::error_handler_t::ignore) +
+           (text.size() > kShown ? "..." : "");
+  };
+  return fmt::format(
+      " answer after iteration {} | asked: {} | answered{}: {} | expected: {}", iteration,
+      quoted(answer.messages.empty() ? "" : answer.messages.back().second),
+      answer.is_ended ? "" : ", without an end", quoted(answer.text), quoted(answer.expected));
+}
 
 std::string format_evaluation_block(std::string_view place, std::span<const NamedLoss> losses,
                                     std::span<const NamedLoss> scores) {

@@ -37,6 +37,9 @@ struct TrainingLine {
 
 std::string format_training_line(const TrainingLine& line);
 
+// One line: what was asked last, the answer, and what was expected, each cut where it is long.
+std::string format_answer_line(std::int64_t iteration, const AnswersReport::Answer& answer);
+
 // The three lines of an evaluation (no newline at the end): a rule, the losses with their
 // perplexities and the scores, a rule. A loss with a title is not one of tokens and has no
 // perplexity. `place` is "iteration 100" or "iteration 100 on validation set".

@@ -23,4 +23,30 @@ inline double expert_weights(const nn::TransformerConfig& config) {
          static_cast<double>(config.hidden) * routed;
 }
 
+// The weights of all adapters.
+inline double adapter_weights(const nn::TransformerConfig& config) {
+  using enum nn::AdapterPart;
+  const std::int64_t context = config.heads * config.head_size;
+  const std::int64_t keys = config.query_groups * config.head_size;
+  const std::int64_t fc1 = (config.gated ? 2 : 1) * config.ffn_hidden;
+  const std::int64_t h = config.hidden;
+  std::int64_t features = 0;  // in and out
+  const auto add = [&](std::int64_t layer, nn::AdapterPart part, std::int64_t in,
+                       std::int64_t out) {
+    if (config.adapters.has(layer, part)) features += in + out;
+  };
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    add(layer, kQuery, h, context);
+    add(layer, kKey, h, keys);
+    add(layer, kValue, h, keys);
+    add(layer, kQkv, h, context + 2 * keys);
+    add(layer, kOutput, context, h);
+    add(layer, kGate, h, config.ffn_hidden);
+    add(layer, kUp, h, config.ffn_hidden);
+    add(layer, kFc1, h, fc1);
+    add(layer, kDown, config.ffn_hidden, h);
+  }
+  return static_cast<double>(config.adapters.rank * features);
+}
+
 }  // namespace phalanx

@@ -12,6 +12,7 @@
 #include "phalanx/base/dtype.h"
 #include "phalanx/base/philox.h"
 #include "phalanx/mesh/param_spec.h"
+#include "phalanx/nn/adapter_settings.h"
 #include "phalanx/nn/expert_settings.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/activation.h"
@@ -71,6 +72,7 @@ struct TransformerConfig {
   TensorParallel tensor;
   ContextParallel context = {};
   ExpertSettings experts = {};
+  AdapterSettings adapters = {};
   PhiloxKey init_key;
   PhiloxKey dropout_key;
 

@@ -142,6 +142,40 @@ GradientCase layer_case(const TransformerConfig& config) {
           }};
 }
 
+// The same with adapters of these parts.
+TransformerConfig with_adapters(TransformerConfig config, std::initializer_list<AdapterPart> parts,
+                                double dropout) {
+  config.adapters = {.rank = 2, .scale = 1.5, .dropout = dropout};
+  for (const AdapterPart part : parts) {
+    config.adapters.parts[static_cast<std::size_t>(part)] = true;
+  }
+  return config;
+}
+
+// Parts of every linear, some of them, and linears that are one part, with and without dropout.
+std::vector<GradientCase> adapter_cases() {
+  using enum AdapterPart;
+  std::vector<GradientCase> cases;
+  for (const double dropout : {0.0, 0.3}) {
+    const TransformerConfig llama =
+        llama_config(attention_config(2, AttentionKernel::kFused, true));
+    const TransformerConfig gpt = attention_config(4, AttentionKernel::kUnfused, false);
+    cases.push_back(layer_case(
+        with_adapters(llama, {kQuery, kKey, kValue, kOutput, kGate, kUp, kDown}, dropout)));
+    cases.push_back(layer_case(with_adapters(llama, {kQuery, kValue, kUp}, dropout)));
+    cases.push_back(layer_case(with_adapters(llama, {kKey, kFc1}, dropout)));
+    cases.push_back(layer_case(with_adapters(gpt, {kQkv, kFc1}, dropout)));
+    cases.push_back(layer_case(with_adapters(gpt, {kOutput, kDown}, dropout)));
+  }
+  return cases;
+}
+
+TEST(LayerGradients, OfAdaptersMatchDifferences) {
+  for (const GradientCase& row : adapter_cases()) {
+    EXPECT_EQ(ops::compare_with_differences(row), "");
+  }
+}
+
 constexpr std::int64_t kVocabulary = 13;
 constexpr std::int64_t kPaddedVocabulary = 16;
 

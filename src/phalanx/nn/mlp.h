@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/nn/adapters.h"
 #include "phalanx/nn/linear.h"
 #include "phalanx/nn/sublayer.h"
 
@@ -13,9 +14,9 @@ namespace phalanx::nn {
 
 class Mlp final : public SublayerBody {
  public:
-  // `prefix` names the layer ("decoder.layers.3").
+  // `prefix` names the layer ("decoder.layers.3"), which counts within the stack.
   Mlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& prefix,
-      const TransformerConfig& config);
+      std::int64_t layer, const TransformerConfig& config);
 
   void forward(BodyCall& call, const Tensor& y, const Tensor& entered) const override;
   void recompute(BodyCall& call, const Tensor& entered) const override;
@@ -24,17 +25,27 @@ class Mlp final : public SublayerBody {
   void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
   void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
-  bool entry_trains() const override { return fc1_.trains_weight(); }
-  bool exit_trains() const override { return fc2_.trains(); }
+  bool entry_trains() const override { return fc1_.trains_weight() || fc1_adapters_.reads_input(); }
+  bool exit_trains() const override {
+    return fc2_.trains() || fc2_adapters_.reads_output_gradient();
+  }
   ParamId exit_bias() const override { return fc2_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kMlpOutput; }
 
  private:
+  // fc1.
+  void enter(BodyCall& call, const Tensor& entered) const;
   // fc2's input, recomputed from fc1's output into scratch of the enclosing WorkspaceScope.
   Tensor activated_again(Pass& pass, const Saved& saved) const;
 
+  // Whether the weight pass reads fc2's input.
+  bool exit_reads_input() const { return fc2_.trains_weight() || fc2_adapters_.reads_input(); }
+
   const TransformerConfig config_;
-  Linear fc1_, fc2_;
+  Linear fc1_;
+  Adapters fc1_adapters_;
+  Linear fc2_;
+  Adapters fc2_adapters_;
   SavedId fc1_output_, dfc1_output_;
 };
 

@@ -12,6 +12,41 @@ bool saves_qkv(std::int64_t layer, const TransformerConfig& config) {
   return config.context.ranks_of_heads(layer) == 1 || config.qk_norm;
 }
 
+// Parts of linear_qkv: of each group its queries, its key and its value.
+std::vector<Adapters::Part> qkv_parts(const TransformerConfig& config) {
+  const std::int64_t groups = config.local_query_groups();
+  const std::int64_t per_group = config.local_heads() / groups;
+  const std::int64_t d = config.head_size;
+  const auto [rank, ranks] = std::pair(config.tensor.rank, config.tensor.size);
+  const RowRange queries{.first = rank * config.local_heads() * d,
+                         .count = config.local_heads() * d};
+  RowRange keys{.first = rank * groups * d, .count = groups * d};
+  if (config.query_groups < ranks) {
+    // Neighbours share a group's key and value.
+    keys.holders = ranks / static_cast<int>(config.query_groups);
+    keys.holder = rank % keys.holders;
+    keys.first = rank / keys.holders * d;
+  }
+  const auto part = [&](AdapterPart which, std::int64_t features, const RowRange& range,
+                        std::int64_t first, std::int64_t count) {
+    return Adapters::Part{.part = which,
+                          .features = features,
+                          .ranges = {range},
+                          .outer = groups,
+                          .slots = per_group + 2,
+                          .inner = d,
+                          .first = first,
+                          .count = count};
+  };
+  return {part(AdapterPart::kQuery, config.heads * d, queries, 0, per_group),
+          part(AdapterPart::kKey, config.query_groups * d, keys, per_group, 1),
+          part(AdapterPart::kValue, config.query_groups * d, keys, per_group + 1, 1),
+          {.part = AdapterPart::kQkv,
+           .features = qkv_width(config),
+           .ranges = qkv_rows(config),
+           .inner = config.local_qkv_width()}};
+}
+
 }  // namespace
 
 std::vector<RowRange> qkv_rows(const TransformerConfig& config) {
@@ -44,22 +79,31 @@ SelfAttention::SelfAttention(ParamTable& table, std::vector<ParamId>& owned, Sav
       qkv_(table, owned, prefix + ".self_attention.linear_qkv", qkv_width(config), config.hidden,
            config, config.init_deviation, Linear::Cut::kColumn,
            bias_if(config.qkv_bias, Linear::Bias::kInProduct), qkv_rows(config)),
+      qkv_adapters_(table, owned, slots, prefix + ".self_attention.linear_qkv", layer,
+                    config.hidden, Linear::Cut::kColumn, qkv_parts(config), config),
       projection_(table, owned, prefix + ".self_attention.linear_proj", config.hidden,
                   config.heads * config.head_size, config, config.exit_deviation(),
                   Linear::Cut::kRow, bias_if(config.linear_bias, Linear::Bias::kByCaller)),
+      projection_adapters_(
+          table, owned, slots, prefix + ".self_attention.linear_proj", layer,
+          config.heads * config.head_size, Linear::Cut::kRow,
+          {{.part = AdapterPart::kOutput, .features = config.hidden, .inner = config.hidden}},
+          config),
       qkv_output_(saves_qkv(layer, config)
                       ? slots.add_rows("qkv", config.dtype, config.local_qkv_width(),
                                        Born::kForward, LastReader::kInputGradient)
                       : -1),
-      dqkv_output_(slots.add_rows("qkv gradient", config.dtype, config.local_qkv_width(),
-                                  Born::kInputGradient, last_reader_if(qkv_.trains()))),
-      core_(slots, layer,
-            {.dropout = DropoutPlace::kAttention,
-             .causal = config.causal,
-             .documents = config.mask_documents,
-             .window = config.causal ? config.window_of(layer) : 0,
-             .trains_projection = projection_.trains_weight()},
-            config) {
+      dqkv_output_(slots.add_rows(
+          "qkv gradient", config.dtype, config.local_qkv_width(), Born::kInputGradient,
+          last_reader_if(qkv_.trains() || qkv_adapters_.reads_output_gradient()))),
+      core_(
+          slots, layer,
+          {.dropout = DropoutPlace::kAttention,
+           .causal = config.causal,
+           .documents = config.mask_documents,
+           .window = config.causal ? config.window_of(layer) : 0,
+           .trains_projection = projection_.trains_weight() || projection_adapters_.reads_input()},
+          config) {
   if (config.context.is_parallel()) context_attention_.emplace(slots, layer, config);
   if (config.qk_norm) {
     const std::int64_t per_group = config.local_heads() / config.local_query_groups();
@@ -137,14 +181,21 @@ RowCoordinates SelfAttention::append(Pass& pass, const KeyValueCache& cache,
 void SelfAttention::forward(BodyCall& call, const Tensor& y, const Tensor& entered) const {
   recompute(call, entered);
   projection_.forward(call.pass, y, core_.context(call.saved));
+  projection_adapters_.add(call.pass, y, call.saved);
 }
 
 void SelfAttention::recompute(BodyCall& call, const Tensor& entered) const {
+  attend(call, entered);
+  projection_adapters_.enter(call.pass, core_.context(call.saved), call.saved);
+}
+
+void SelfAttention::attend(BodyCall& call, const Tensor& entered) const {
   Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor qkv = qkv_output_ >= 0 ? call.saved[qkv_output_]
                                       : pass.scratch_rows(config_.dtype, config_.local_qkv_width());
   qkv_.forward(pass, qkv, entered);
+  qkv_adapters_.forward(pass, qkv, entered, call.saved);
   const AttentionCore::Heads heads = position(pass, qkv, call.saved);
   if (context_attention_) {
     PHALANX_CHECK(call.caches.empty(), "caches of samples whose rows lie on several ranks");
@@ -185,6 +236,7 @@ void SelfAttention::backward_to_entry(BodyCall& call) const {
   const Tensor dcontext =
       pass.scratch_rows(config_.dtype, config_.local_heads() * config_.head_size);
   projection_.backward_input(pass, dcontext, call.exit_gradient);
+  projection_adapters_.backward_input(pass, dcontext, call.exit_gradient, call.saved);
   AttentionCore::Heads heads;
   if (!context_attention_ || !context_attention_->saves_heads())
     heads = position_again(pass, call.saved);
@@ -221,11 +273,14 @@ void SelfAttention::attend_backward(BodyCall& call, const AttentionCore::Heads& 
 
 void SelfAttention::entry_input_gradient(BodyCall& call, const Tensor& dentered) const {
   qkv_.backward_input(call.pass, dentered, call.saved[dqkv_output_]);
+  qkv_adapters_.backward_input(call.pass, dentered, call.saved[dqkv_output_], call.saved);
 }
 
 void SelfAttention::entry_weight_gradient(BodyCall& call, const Tensor& entered,
                                           const Gradients& gradients) const {
   qkv_.backward_weight(call.pass, call.saved[dqkv_output_], entered, gradients);
+  qkv_adapters_.backward_weight(call.pass, call.saved[dqkv_output_], entered, call.saved,
+                                gradients);
   if (query_norm_) {
     query_norm_->backward_weight(call.pass, call.saved, gradients);
     key_norm_->backward_weight(call.pass, call.saved, gradients);
@@ -233,7 +288,10 @@ void SelfAttention::entry_weight_gradient(BodyCall& call, const Tensor& entered,
 }
 
 void SelfAttention::exit_weight_gradient(BodyCall& call, const Gradients& gradients) const {
-  projection_.backward_weight(call.pass, call.exit_gradient, core_.context(call.saved), gradients);
+  const Tensor context = core_.context(call.saved);
+  projection_.backward_weight(call.pass, call.exit_gradient, context, gradients);
+  projection_adapters_.backward_weight(call.pass, call.exit_gradient, context, call.saved,
+                                       gradients);
   if (bias_) bias_->backward_weight(call.pass, call.saved, gradients);
 }
 

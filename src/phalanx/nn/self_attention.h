@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/nn/adapters.h"
 #include "phalanx/nn/attention_core.h"
 #include "phalanx/nn/context_attention.h"
 #include "phalanx/nn/head_norm.h"
@@ -40,8 +41,10 @@ class SelfAttention final : public SublayerBody {
   void entry_weight_gradient(BodyCall& call, const Tensor& entered,
                              const Gradients& gradients) const override;
   void exit_weight_gradient(BodyCall& call, const Gradients& gradients) const override;
-  bool entry_trains() const override { return qkv_.trains_weight(); }
-  bool exit_trains() const override { return projection_.trains(); }
+  bool entry_trains() const override { return qkv_.trains_weight() || qkv_adapters_.reads_input(); }
+  bool exit_trains() const override {
+    return projection_.trains() || projection_adapters_.reads_output_gradient();
+  }
   ParamId exit_bias() const override { return projection_.bias(); }
   DropoutPlace exit_dropout() const override { return DropoutPlace::kAttentionOutput; }
 
@@ -55,6 +58,8 @@ class SelfAttention final : public SublayerBody {
   // them from the saved output.
   AttentionCore::Heads position(Pass& pass, const Tensor& qkv, const Saved& saved) const;
   AttentionCore::Heads position_again(Pass& pass, const Saved& saved) const;
+  // linear_qkv and attention.
+  void attend(BodyCall& call, const Tensor& entered) const;
   void attend_backward(BodyCall& call, const AttentionCore::Heads& gradients,
                        const Tensor& dcontext, const AttentionCore::Heads& heads) const;
   // Attention of each sample over its cache and its own keys.
@@ -64,7 +69,10 @@ class SelfAttention final : public SublayerBody {
 
   const TransformerConfig config_;
   std::int64_t local_layer_;
-  Linear qkv_, projection_;
+  Linear qkv_;
+  Adapters qkv_adapters_;
+  Linear projection_;
+  Adapters projection_adapters_;
   SavedId qkv_output_ = -1;  // -1: not saved
   SavedId dqkv_output_;
   AttentionCore core_;

@@ -60,7 +60,7 @@ struct OpListOf {};
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
   X(AdamSegments) X(SgdSegments)                                                    \
   X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
-  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Scale)                                  \
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Uniform) X(Scale)                       \
   X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice)            \
   X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts)            \
   X(ExpertBiasUpdate)                                                               \

@@ -36,6 +36,8 @@ struct Dropout {
   double probability = 0.0;
   PhiloxKey key;
   std::uint32_t site = 0;
+  // Of activations whose features are cut over ranks: the number of this rank's first one.
+  std::int64_t first_feature = 0;
 };
 
 }  // namespace phalanx

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/numeric.h"
 #include "phalanx/families/family.h"
+#include "phalanx/inference/run_answers.h"
 #include "phalanx/ops/driver_memory.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
@@ -299,8 +300,9 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
                .groups = {},
                .disk = {}};
   plan.model_parameters = plan.model->parameters();
-  plan.trained_parameters = trained_share(config.optimizer, *plan.model).parameters;
+  plan.trained_parameters = trained_share(config, *plan.model).parameters;
   plan.groups = plan_ranks(config, *plan.model, programs, kernels);
+  reserve_answers(plan.groups, config, vocabulary, kernels);
   plan.disk = disk_of(plan);
   plan.save = save_plan(config, *plan.model, plan.groups);
   return plan;

@@ -106,11 +106,12 @@ TEST(Plan, DocumentListsEveryRankOfASmallWorld) {
     EXPECT_EQ(keys(bytes),
               (std::vector<std::string>{"parameters", "main_parameters", "gradients", "optimizer",
                                         "saved", "saved_per_microbatch", "lent", "workspace",
-                                        "communication", "constants", "staging", "snapshot",
-                                        "total", "library_bound", "snapshot_bytes"}));
+                                        "communication", "constants", "staging", "answers",
+                                        "snapshot", "total", "library_bound", "snapshot_bytes"}));
     std::int64_t total = 0;
-    for (const char* part : {"parameters", "main_parameters", "gradients", "optimizer", "saved",
-                             "workspace", "communication", "constants", "staging", "snapshot"}) {
+    for (const char* part :
+         {"parameters", "main_parameters", "gradients", "optimizer", "saved", "workspace",
+          "communication", "constants", "staging", "answers", "snapshot"}) {
       total += bytes.at(part).get<std::int64_t>();
     }
     EXPECT_EQ(bytes.at("total"), total);

@@ -37,14 +37,15 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
                    std::span<const RankPlan> groups) {
   SavePlan plan;
   nn::ParamTable table;
-  table.freeze(frozen_parameters(config.optimizer));
+  table.freeze(frozen_parameters(config));
   model.build_chunk(model.whole(), table);
   std::int64_t elements = 0;
   std::int64_t frozen_bytes = 0;
   for (ParamId id = 0; id < table.size(); ++id) {
     const std::int64_t count = table[id].global_shape.count();
+    const bool is_saved = table[id].trainable || !config.lora.has_base;
     const std::int64_t bytes =
-        count * bytes_of_element(config, table[id].dtype, table[id].trainable);
+        is_saved ? count * bytes_of_element(config, table[id].dtype, table[id].trainable) : 0;
     elements += count;
     plan.bytes += bytes;
     if (!table[id].trainable) frozen_bytes += bytes;

@@ -24,7 +24,7 @@ std::shared_ptr<const WholeModel> whole_model(const TrainConfig& config, const M
                                               WholeModels* known) {
   const auto make = [&] {
     auto made = std::make_shared<const WholeModel>(
-        model, placement, model_stages(config, placement), frozen_parameters(config.optimizer));
+        model, placement, model_stages(config, placement), frozen_parameters(config));
     check_trained_parameters(config.optimizer, made->table);
     return made;
   };

@@ -19,7 +19,7 @@ bool saves_weights(const Rank& rank, bool with_optimizer) {
   return !with_optimizer || !rank.parameters().has_main_parameters();
 }
 
-std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
+std::vector<SavedTile> saved_tiles(const Rank& rank, SavedContent content) {
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
   const Optimizer& optimizer = rank.optimizer();
@@ -45,11 +45,11 @@ std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
       add({.column = column, .moment = moment, .segment = segment, .boxes = boxes, .local = {}},
           states_of.file(), [&](const Segment& s) { return states_of.in_memory(s); });
     };
-    if (saves_weights(rank, with_optimizer)) {
+    if (saves_weights(rank, content.with_optimizer)) {
       add({.column = kWeight, .segment = segment, .boxes = boxes, .local = {}},
           parameters.weight_file(), [&](const Segment& s) { return parameters.weight(s); });
     }
-    if (!with_optimizer) continue;
+    if (!content.with_optimizer) continue;
     std::size_t moment = 0;
     for (const std::string_view name : optimizer.state_names()) {
       add_column(kMoment, moment++, optimizer.state(name));
@@ -58,7 +58,8 @@ std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
       add_column(kMain, 0, *parameters.accesses(true, false)[0].column);
     }
   }
-  for (const auto& [segment, boxes] : frozen_pieces(states)) {
+  const auto frozen = content.with_frozen ? frozen_pieces(states) : std::vector<Piece>();
+  for (const auto& [segment, boxes] : frozen) {
     add({.column = kWeight, .segment = segment, .boxes = boxes, .local = {}}, nullptr,
         [&](const Segment& s) { return parameters.weight(s); });
   }
@@ -67,13 +68,13 @@ std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer) {
   return in_order;
 }
 
-std::int64_t most_saved_bytes(const Rank& rank, bool with_optimizer) {
+std::int64_t most_saved_bytes(const Rank& rank, SavedContent content) {
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
   const DType storage = rank.table()[0].dtype;
   std::int64_t columns = 0;  // bytes of an element
-  if (saves_weights(rank, with_optimizer)) columns += size_of(storage);
-  if (with_optimizer) {
+  if (saves_weights(rank, content.with_optimizer)) columns += size_of(storage);
+  if (content.with_optimizer) {
     const auto moments = std::ssize(rank.optimizer().state_names());
     columns += (moments + (parameters.has_main_parameters() ? 1 : 0)) *
                size_of(nn::full_precision(storage));
@@ -82,6 +83,7 @@ std::int64_t most_saved_bytes(const Rank& rank, bool with_optimizer) {
   for (std::size_t t = 0; t < states.tiles().size(); ++t) {
     bytes[t % bytes.size()] += states.tiles()[t].local.count * columns;
   }
+  if (!content.with_frozen) return std::ranges::max(bytes);
   for (const Segment& segment : states.frozen()) bytes[0] += segment.count * size_of(storage);
   return std::ranges::max(bytes);
 }

@@ -33,13 +33,19 @@ struct SavedTile {
   bool in_file() const;  // any of it
 };
 
+// What a checkpoint has besides the trained weights.
+struct SavedContent {
+  bool with_optimizer = true;  // its states, and the main parameters
+  bool with_frozen = true;     // the weights that are not trained; else a base has them
+};
+
 // Whether trained weights are saved: not where main parameters are, from which they are rounded.
 bool saves_weights(const Rank& rank, bool with_optimizer);
 
 // The rank must outlive them.
-std::vector<SavedTile> saved_tiles(const Rank& rank, bool with_optimizer);
+std::vector<SavedTile> saved_tiles(const Rank& rank, SavedContent content);
 
 // The most that the tiles of any rank at this rank's place in the model have, padding included.
-std::int64_t most_saved_bytes(const Rank& rank, bool with_optimizer);
+std::int64_t most_saved_bytes(const Rank& rank, SavedContent content);
 
 }  // namespace phalanx

@@ -26,7 +26,7 @@ PipelinePrograms lowered(Schedule schedule) {
 
 // The first stage that trains a parameter. Names do not depend on the vocabulary.
 int first_trained_stage(const TrainConfig& config, const Placement& placement) {
-  const auto is_frozen = frozen_parameters(config.optimizer);
+  const auto is_frozen = frozen_parameters(config);
   if (!is_frozen) return 0;
   const auto model = make_model(config, std::max<std::int64_t>(config.model.model_vocab_size, 1));
   return WholeModel(*model, placement, model_stages(config, placement), is_frozen)
@@ -49,12 +49,13 @@ PipelinePrograms training_programs(const TrainConfig& config, const ProgramSize&
 std::int64_t next_pause(const TrainConfig& config, const RunLength& length,
                         std::int64_t iteration) {
   const std::int64_t evaluation = config.run.eval_iters > 0 ? config.run.eval_interval : 0;
+  const std::int64_t answers = answer_interval(config.run);
   const std::int64_t save = config.run.save.empty() ? 0 : config.run.save_interval;
   std::int64_t next = length.end_of_stretch(iteration);
   for (const std::int64_t interval :
-       {config.layout.pipeline_drain_interval, evaluation, save, config.run.save_copy_interval,
-        config.run.non_persistent_save_interval, config.run.exit_interval,
-        config.run.check_weight_hash_across_dp_replicas_interval}) {
+       {config.layout.pipeline_drain_interval, evaluation, answers, save,
+        config.run.save_copy_interval, config.run.non_persistent_save_interval,
+        config.run.exit_interval, config.run.check_weight_hash_across_dp_replicas_interval}) {
     if (interval > 0) next = std::min(next, (iteration / interval + 1) * interval);
   }
   return next;

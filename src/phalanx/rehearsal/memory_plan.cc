@@ -60,7 +60,9 @@ std::int64_t snapshot_bytes(const TrainConfig& config, const Rank& rank) {
     bytes += piece.segment.count * (states * size_of(full) + (has_weights ? size_of(dtype) : 0));
     count += states + 1;
   }
-  for (const Piece& piece : frozen_pieces(parameters.states())) {
+  const auto frozen =
+      config.lora.has_base ? std::vector<Piece>() : frozen_pieces(parameters.states());
+  for (const Piece& piece : frozen) {
     bytes += piece.segment.count * size_of(rank.table()[piece.segment.id].dtype);
     ++count;
   }
@@ -110,20 +112,22 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
       .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
   if (config.run.async_save) {
-    plan.saved_bytes = most_saved_bytes(rank, !config.run.no_save_optim);
+    plan.saved_bytes = most_saved_bytes(
+        rank, {.with_optimizer = !config.run.no_save_optim, .with_frozen = !config.lora.has_base});
     reserve_snapshot(plan, std::llround(config.run.snapshot_fraction.value_or(0.0) *
                                         static_cast<double>(plan.saved_bytes)));
   }
   return plan;
 }
 
-void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) {
-  constexpr MemoryRow kRow("snapshot");
+void reserve(MemoryPlan& plan, MemoryRow row, std::int64_t bytes) {
   const std::int64_t reserved = round_up(bytes, kArenaAlignment);
-  plan.bytes[kRow] = reserved;
-  plan.made[kRow] = reserved;
-  for (ProgramMemory& program : plan.programs) program.bytes[kRow] = reserved;
+  plan.bytes[row] = reserved;
+  plan.made[row] = reserved;
+  for (ProgramMemory& program : plan.programs) program.bytes[row] = reserved;
 }
+
+void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes) { reserve(plan, "snapshot", bytes); }
 
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, const DeviceChoice& kernels) {

@@ -46,7 +46,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        int rank, const DeviceChoice& kernels, Rank::Shared* shared = nullptr);
 
-// Plans so many bytes for the snapshot of a save.
+// Plans so many bytes of a row, which are taken before the first program.
+void reserve(MemoryPlan& plan, MemoryRow row, std::int64_t bytes);
+// The same for the snapshot of a save.
 void reserve_snapshot(MemoryPlan& plan, std::int64_t bytes);
 
 // A plan and the ranks that it is for: all that have one place in the model.

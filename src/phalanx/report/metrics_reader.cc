@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "phalanx/metrics/line_reader.h"
+#include "phalanx/metrics/metrics_file.h"
 
 namespace phalanx {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostRanges = 100;
 constexpr std::size_t kMostEvaluations = 40;
+constexpr std::size_t kMostPrompts = 20;
+constexpr std::size_t kMostAnswers = 12;
 
 constexpr std::array<std::string_view, kMetrics> kKeys = {"iteration",
                                                           "consumed_samples",
@@ -101,6 +104,33 @@ class FlatObject {
   const char* end_;
 };
 
+std::string text_of(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// The answers of a line, each with an iteration that is not known yet. Of anything else: none.
+std::vector<AnsweredPrompt> answers_of(const nlohmann::json& line) {
+  std::vector<AnsweredPrompt> all;
+  const auto list = line.find("answers");
+  if (list == line.end() || !list->is_array()) return all;
+  for (const auto& json : *list) {
+    if (!json.is_object()) continue;
+    AnsweredPrompt one{.prompt = {}, .expected = text_of(json, "expected"), .answers = {}};
+    const auto messages = json.find("messages");
+    if (messages != json.end() && messages->is_array()) {
+      for (const auto& message : *messages) {
+        if (!message.is_object()) continue;
+        one.prompt += (one.prompt.empty() ? "" : "\n") + text_of(message, "role") + ": " +
+                      text_of(message, "content");
+      }
+    }
+    one.answers.emplace_back(0, text_of(json, "answer"));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 Series& series_of(std::vector<NamedSeries>& all, std::string_view name) {
   for (NamedSeries& one : all) {
     if (one.name == name) return one.series;
@@ -152,6 +182,7 @@ void MetricsReader::begin_line() {
   others_.clear();
   scores_.clear();
   split_.clear();
+  answered_.clear();
   set_.clear();
   is_skipped_ = false;
 }
@@ -190,6 +221,7 @@ bool MetricsReader::scan_slowly(std::string_view line) {
     if (value.is_string() && key == "eval") split_ = value.get<std::string>();
     if (value.is_string() && key == "set") set_ = value.get<std::string>();
   }
+  answered_ = answers_of(json);
   return true;
 }
 
@@ -197,6 +229,10 @@ bool MetricsReader::finish_line() {
   const double number = value_of(Metric::kIteration);
   if (!(number >= 0 && number < 9e15)) return false;
   const auto iteration = static_cast<std::int64_t>(number);
+  if (split_ == kAnswersSplit) {
+    finish_answers(iteration);
+    return true;
+  }
   if (!split_.empty()) {
     finish_evaluation(iteration);
     return true;
@@ -225,6 +261,24 @@ void MetricsReader::finish_training(std::int64_t iteration) {
     series_of(metrics_.losses, fields_[loss.place].key).add(x, loss.value);
   }
   if (is_skipped_) count_skipped(iteration);
+}
+
+void MetricsReader::finish_answers(std::int64_t iteration) {
+  auto& all = metrics_.answered;
+  for (AnsweredPrompt& one : answered_) {
+    auto known = std::ranges::find_if(all, [&](const AnsweredPrompt& other) {
+      return other.prompt == one.prompt && other.expected == one.expected;
+    });
+    if (known == all.end()) {
+      if (all.size() == kMostPrompts) continue;
+      all.push_back({.prompt = one.prompt, .expected = one.expected, .answers = {}});
+      known = all.end() - 1;
+    }
+    known->answers.emplace_back(iteration, std::move(one.answers.front().second));
+    if (known->answers.size() <= kMostAnswers) continue;
+    known->answers.pop_front();
+    ++known->left_out;
+  }
 }
 
 void MetricsReader::count_skipped(std::int64_t iteration) {

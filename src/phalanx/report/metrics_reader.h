@@ -60,6 +60,15 @@ struct EvaluationNumbers {
   std::vector<std::pair<std::string, double>> numbers;
 };
 
+// A conversation that the run answered while it was trained.
+struct AnsweredPrompt {
+  std::string prompt;  // its messages
+  std::string expected;
+  // (iteration, answer), the last ones.
+  std::deque<std::pair<std::int64_t, std::string>> answers;
+  std::int64_t left_out = 0;  // before these
+};
+
 struct ReportMetrics {
   std::array<Series, kMetrics> metrics;  // of training lines, by iteration
   std::vector<NamedSeries> losses;       // of training lines, in the order in which they appear
@@ -72,6 +81,7 @@ struct ReportMetrics {
   std::vector<NamedSeries> scores;
   std::deque<EvaluationNumbers> evaluations;  // the last ones
   std::int64_t evaluations_left_out = 0;      // before these
+  std::vector<AnsweredPrompt> answered;       // the first ones
   Series batch_sizes;                         // samples by iteration
 
   std::int64_t lines = 0;  // of training
@@ -113,6 +123,7 @@ class MetricsReader {
   void take(std::string_view key, std::size_t place, double value);
   bool finish_line();
   void finish_training(std::int64_t iteration);
+  void finish_answers(std::int64_t iteration);
   void finish_evaluation(std::int64_t iteration);
   void count_skipped(std::int64_t iteration);
   double value_of(Metric metric) const { return values_[static_cast<std::size_t>(metric)]; }
@@ -125,8 +136,9 @@ class MetricsReader {
     double value = 0;
   };
   std::vector<Number> losses_, scores_;
-  std::vector<Number> others_;  // of keys that are no metric of a training line
-  std::string split_, set_;     // of an evaluation
+  std::vector<Number> others_;            // of keys that are no metric of a training line
+  std::string split_, set_;               // of an evaluation
+  std::vector<AnsweredPrompt> answered_;  // each with one answer
   bool is_skipped_ = false;
   double consumed_before_ = -1;
 };

@@ -202,7 +202,7 @@ std::string page_of_one(const ReportRun& run, const ReportOptions& options) {
                                  escape_markup(run.name), state.style, escape_markup(state.text));
   html += subtitle(run) + faults(run, false) + tiles(summary(run));
   const std::span<const ReportRun> runs(&run, 1);
-  html += loss_charts(runs) + other_charts(runs) + evaluations_section(run);
+  html += loss_charts(runs) + other_charts(runs) + evaluations_section(run) + answers_section(run);
   html += time_section(run) + timeline_section(run, options.draw_timelines) + memory_section(run);
   return html + events_section(run) + facts_section(run) + arguments_section(run);
 }

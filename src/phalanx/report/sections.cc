@@ -170,6 +170,26 @@ std::string evaluations_section(const ReportRun& run) {
   return html;
 }
 
+std::string answers_section(const ReportRun& run) {
+  if (run.metrics.answered.empty()) return {};
+  std::string html = heading("Answers");
+  for (const AnsweredPrompt& prompt : run.metrics.answered) {
+    html += facts_list({{"prompt", prompt.prompt}, {"expected", prompt.expected}});
+    PageTable table{.headings = {"after iteration", ":answer"}, .rows = {}, .style = ""};
+    for (const auto& [iteration, answer] : prompt.answers) {
+      table.rows.push_back({format_count(iteration), answer});
+    }
+    html += to_html(table);
+    if (prompt.left_out > 0) {
+      html +=
+          missing_text(fmt::format("{} answers before these are left out; metrics.jsonl has "
+                                   "them.",
+                                   format_count(prompt.left_out)));
+    }
+  }
+  return html;
+}
+
 std::string time_section(const ReportRun& run) {
   const std::string whole = whole_run(run);
   const std::string step = disk_time(run) + last_step(run);

@@ -13,6 +13,8 @@ namespace phalanx {
 std::string time_section(const ReportRun& run);
 // A table of the last evaluations.
 std::string evaluations_section(const ReportRun& run);
+// What the model answered while it was trained.
+std::string answers_section(const ReportRun& run);
 std::string timeline_section(const ReportRun& run, const DrawTimelines& draw);
 std::string memory_section(const ReportRun& run);
 std::string events_section(const ReportRun& run);

@@ -119,6 +119,12 @@ void resolve_experts(TrainConfig& c) {
 void check_experts(const TrainConfig& c) {
   const ExpertConfig& e = c.experts;
   if (e.num_experts == 0) return;
+  if (c.lora.rank > 0) {
+    throw ConfigError(
+        "--num-experts {} and --lora-rank {} exclude each other: experts have no adapters in this "
+        "version of Phalanx; train all weights, or some by --trainable",
+        e.num_experts, c.lora.rank);
+  }
   check_ranks(c);
   check_shared_expert(c);
   if (is_asynchronous(c.layout) && c.optimizer.loss_average == "token" &&

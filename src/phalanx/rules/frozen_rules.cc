@@ -7,10 +7,10 @@
 namespace phalanx {
 
 void check_frozen(const TrainConfig& config) {
-  if (!frozen_parameters(config.optimizer)) return;
-  const auto refuse = [](bool is_given, std::string_view flag, std::string_view reason) {
-    if (is_given)
-      throw ConfigError("--trainable, --freeze and {} exclude each other: {}", flag, reason);
+  if (!frozen_parameters(config)) return;
+  const std::string_view given = config.lora.rank > 0 ? "--lora-rank" : "--trainable, --freeze";
+  const auto refuse = [&](bool is_given, std::string_view flag, std::string_view reason) {
+    if (is_given) throw ConfigError("{} and {} exclude each other: {}", given, flag, reason);
   };
   const LayoutConfig& l = config.layout;
   constexpr std::string_view kWhole = "weights that are not trained are whole on every rank";

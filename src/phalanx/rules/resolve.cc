@@ -171,6 +171,7 @@ void resolve(TrainConfig& config, bool for_training) {
     resolve_experts(config);
     family_of(config).resolve_model(config);
   });
+  if (has_model) faults.hold([&] { check_adapters(config); });
   const bool has_ranks = faults.hold([&] {
     resolve_encoder_ranks(config.layout);
     resolve_ranks(config);
@@ -181,6 +182,7 @@ void resolve(TrainConfig& config, bool for_training) {
   if (has_ranks) faults.hold([&] { resolve_data_parallelism(config.layout); });
   faults.hold([&] { check_offload(config.layout); });
   faults.hold([&] { check_data(config.data, for_training); });
+  check_chat(config, faults);
   faults.hold([&] { check_optimizer(config.optimizer); });
   faults.hold([&] { check_loss_scale(config.optimizer); });
   faults.hold([&] { check_run(config.run); });

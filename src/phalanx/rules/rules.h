@@ -40,6 +40,10 @@ void resolve_weight_decay(OptimizerConfig& optimizer);
 // Refuses flags of another optimizer than the chosen one.
 void check_optimizer(const OptimizerConfig& optimizer);
 void check_loss_scale(const OptimizerConfig& optimizer);
+// Refuses adapters that the model cannot have. Needs the resolved model.
+void check_adapters(const TrainConfig& config);
+// Refuses what cannot be combined with conversations.
+void check_chat(const TrainConfig& config, Faults& faults);
 // Refuses what cannot be combined with parameters that are not trained. Needs the resolved layout.
 void check_frozen(const TrainConfig& config);
 // Needs the resolved batch.

@@ -58,25 +58,29 @@ GlobalTensor ContributedTensor::part(std::size_t number) const {
   return part;
 }
 
-std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer,
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, SavedContent content,
                                                    Writers writers) {
   const ParameterStore& parameters = rank.parameters();
   const StateLayout& states = parameters.states();
   const std::vector<Piece> of_shard = pieces(states, writers);
-  const std::vector<Piece> frozen = frozen_pieces(states);
+  const auto frozen = content.with_frozen ? frozen_pieces(states) : std::vector<Piece>();
+  const auto is_saved = [&](const ParamSpec& spec) {
+    return spec.trainable || content.with_frozen;
+  };
   std::vector<ContributedTensor> tensors;
   // A tensor for each parameter of the model, with the pieces that this rank writes.
   const auto add = [&](std::string_view prefix, bool is_weight, const TileFile* file,
                        const std::function<Tensor(const Segment&)>& in_memory) {
     std::map<std::string_view, std::size_t> places;
     for (const ParamSpec& whole : rank.whole_table().specs()) {
-      if (!is_weight && !whole.trainable) continue;
+      if (is_weight ? !is_saved(whole) : !whole.trainable) continue;
       places[whole.name] = tensors.size();
       const DType dtype = is_weight ? whole.dtype : nn::full_precision(whole.dtype);
       tensors.push_back({{std::string(prefix) + whole.name, dtype, whole.global_shape}, {}});
     }
     const auto is_whole = [&](ParamId id) {
-      return is_weight && writers == Writers::kFirst && parameters.weight(id).defined();
+      return is_weight && writers == Writers::kFirst && is_saved(rank.table()[id]) &&
+             parameters.weight(id).defined();
     };
     for (ParamId id = 0; id < rank.table().size(); ++id) {
       if (!is_whole(id)) continue;
@@ -110,7 +114,7 @@ std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimiz
     }
   };
   add("", true, parameters.weight_file(), [&](const Segment& s) { return parameters.weight(s); });
-  if (!with_optimizer) return tensors;
+  if (!content.with_optimizer) return tensors;
   const auto add_states = [&](std::string_view prefix, const StateColumn& column) {
     add(prefix, false, column.file(), [&](const Segment& s) { return column.in_memory(s); });
   };

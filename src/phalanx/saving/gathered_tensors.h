@@ -11,6 +11,7 @@
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/data_parallel/pieces.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rank/saved_tiles.h"
 
 namespace phalanx {
 
@@ -26,9 +27,9 @@ struct ContributedTensor {
   GlobalTensor part(std::size_t number) const;
 };
 
-// In the writer's order: weights, then optimizer states and main parameters (`with_optimizer`).
+// In the writer's order: weights, then optimizer states and main parameters (`content`).
 // Every rank lists the same tensors. The rank must outlive them.
-std::vector<ContributedTensor> contributed_tensors(Rank& rank, bool with_optimizer,
+std::vector<ContributedTensor> contributed_tensors(Rank& rank, SavedContent content,
                                                    Writers writers = Writers::kFirst);
 
 class GatheredTensors final : public TensorSource {

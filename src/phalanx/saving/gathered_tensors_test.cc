@@ -60,7 +60,7 @@ void expect_gathered(const TrainConfig& config, std::int64_t vocabulary) {
   std::map<std::string, std::int64_t> expected;
   run_ranks(config, *model, [&](Rank& rank) {
     poison(rank);
-    auto tensors = contributed_tensors(rank, true);
+    auto tensors = contributed_tensors(rank, {});
     const auto size = static_cast<int>(tensors.size());
     const ParamId parameters = rank.table().size();
     EXPECT_EQ(size, (config.model.bf16 ? 4 : 3) * parameters);
@@ -149,7 +149,7 @@ TEST(GatheredTensors, AreThoseOfOneRank) {
     std::vector<TensorSource::Info> found;
     const TrainConfig config = resolved(layout, 0, true);
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
-      const auto tensors = contributed_tensors(rank, with_optimizer);
+      const auto tensors = contributed_tensors(rank, {.with_optimizer = with_optimizer});
       if (rank.ranks().world->rank() != 1 && config.layout.world_size > 1) return;
       for (const auto& tensor : tensors) found.push_back(tensor.info);
     });
@@ -177,7 +177,7 @@ TEST(GatheredTensors, AFailureEndsAll) {
   EXPECT_THROW(run_ranks(config, *model,
                          [&](Rank& rank) {
                            Communicator& world = *rank.ranks().world;
-                           GatheredTensors gathered(contributed_tensors(rank, true), world,
+                           GatheredTensors gathered(contributed_tensors(rank, {}), world,
                                                     rank.context());
                            if (world.rank() > 0) return gathered.serve();
                            for (int i = 0; i < gathered.size(); ++i) {
@@ -190,7 +190,7 @@ TEST(GatheredTensors, AFailureEndsAll) {
   EXPECT_THROW(run_ranks(config, *model,
                          [&](Rank& rank) {
                            Communicator& world = *rank.ranks().world;
-                           GatheredTensors gathered(contributed_tensors(rank, true), world,
+                           GatheredTensors gathered(contributed_tensors(rank, {}), world,
                                                     rank.context());
                            if (world.rank() == 2) throw IoError("it cannot be read");
                            if (world.rank() > 0) return gathered.serve();

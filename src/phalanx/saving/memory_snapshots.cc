@@ -31,8 +31,8 @@ MemoryFiles files_of(const RunConfig& run) {
 }
 
 // What the parts hold (part_contents.h), each tensor with the means to read it from a file.
-std::vector<ContributedTensor> stored_tensors(Rank& rank) {
-  std::vector<ContributedTensor> tensors = contributed_tensors(rank, true, Writers::kAll);
+std::vector<ContributedTensor> stored_tensors(Rank& rank, SavedContent content) {
+  std::vector<ContributedTensor> tensors = contributed_tensors(rank, content, Writers::kAll);
   if (saves_weights(rank, true)) return tensors;
   std::set<std::string_view> trained;
   for (const ParamSpec& spec : rank.whole_table().specs()) {
@@ -97,8 +97,8 @@ void check_memory_snapshots(const RunConfig& run, int local_ranks, int hosts) {
   }
 }
 
-std::shared_ptr<const CheckpointReader> newest_snapshot(
-    const RunConfig& run, const JobRecord& job, std::span<const RefusedCheckpoint> refused) {
+std::shared_ptr<CheckpointReader> newest_snapshot(const RunConfig& run, const JobRecord& job,
+                                                  std::span<const RefusedCheckpoint> refused) {
   if (run.memory_files.empty() || run.restarts == 0 || !job.has_begun()) return nullptr;
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(run.save);
   for (const MemoryCheckpoint& one : memory_checkpoints(files_of(run))) {
@@ -119,10 +119,8 @@ std::shared_ptr<const CheckpointReader> newest_snapshot(
   return nullptr;
 }
 
-std::shared_ptr<const CheckpointReader> open_snapshot(const RunConfig& run,
-                                                      const std::string& epoch) {
-  return std::make_shared<const CheckpointReader>(files_in_memory(files_of(run), epoch),
-                                                  Verify::kCopies);
+std::shared_ptr<CheckpointReader> open_snapshot(const RunConfig& run, const std::string& epoch) {
+  return std::make_shared<CheckpointReader>(files_in_memory(files_of(run), epoch), Verify::kCopies);
 }
 
 MemorySnapshots::MemorySnapshots(const RunConfig& run, Rank& rank, Place place,
@@ -148,7 +146,7 @@ void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest(
   Communicator& world = *rank_.ranks().control;
   rank_.finish_gather();
   const auto busy = world.busy(fmt::format("taking a snapshot of iteration {}", iteration));
-  const auto tensors = stored_tensors(rank_);
+  const auto tensors = stored_tensors(rank_, {.with_frozen = place_.with_frozen});
   const bool leads = world.rank() == 0;
   const std::string epoch = fmt::format("{}.m{}", place_.epoch_prefix, taken_);
   // The other file has the newest one until all ranks have finished this one.
@@ -180,7 +178,7 @@ void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest(
                                 .index_bytes = parts[r][2],
                                 .index_xxh3 = std::bit_cast<std::uint64_t>(parts[r][3])});
       }
-      of_all.tensors = tensors_in_parts(rank_, true);
+      of_all.tensors = tensors_in_parts(rank_, {.with_frozen = place_.with_frozen});
       for (const InputCopy& copy : copies_) {
         writer->add(copy.name, copy.bytes);
         of_all.files.push_back(

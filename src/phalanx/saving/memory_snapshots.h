@@ -25,11 +25,10 @@ void check_memory_snapshots(const RunConfig& run, int local_ranks, int hosts);
 
 // The newest snapshot of this job that is not one of `refused` and newer than what `save` has on
 // disk; null: none.
-std::shared_ptr<const CheckpointReader> newest_snapshot(const RunConfig& run, const JobRecord& job,
-                                                        std::span<const RefusedCheckpoint> refused);
+std::shared_ptr<CheckpointReader> newest_snapshot(const RunConfig& run, const JobRecord& job,
+                                                  std::span<const RefusedCheckpoint> refused);
 // That of an epoch, which another process has chosen. InputMissingError.
-std::shared_ptr<const CheckpointReader> open_snapshot(const RunConfig& run,
-                                                      const std::string& epoch);
+std::shared_ptr<CheckpointReader> open_snapshot(const RunConfig& run, const std::string& epoch);
 
 class MemorySnapshots {
  public:
@@ -38,6 +37,7 @@ class MemorySnapshots {
     std::string epoch_prefix;    // of this start; no other has it
     std::int64_t iteration = 0;  // with which the run began
     std::string loaded;          // the epoch of the snapshot that the run began with; "": none
+    bool with_frozen = true;     // what is not trained, too; else a base has it
   };
   // All references must outlive this.
   MemorySnapshots(const RunConfig& run, Rank& rank, Place place,

@@ -38,12 +38,12 @@ std::vector<PartWriter::Piece> part_pieces(const Rank& rank, std::span<const Sav
   return pieces;
 }
 
-std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, bool with_optimizer) {
+std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, SavedContent content) {
   std::vector<Manifest::Entry> tensors;
-  const bool stores_weights = saves_weights(rank, with_optimizer);
+  const bool stores_weights = saves_weights(rank, content.with_optimizer);
   const auto add = [&](const std::string& prefix, bool is_weight) {
     for (const ParamSpec& spec : rank.whole_table().specs()) {
-      if (!is_weight && !spec.trainable) continue;
+      if (!spec.trainable && (!is_weight || !content.with_frozen)) continue;
       tensors.push_back({.name = prefix + spec.name,
                          .dtype = is_weight ? spec.dtype : nn::full_precision(spec.dtype),
                          .shape = spec.global_shape,
@@ -54,7 +54,7 @@ std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, bool with_optimi
     }
   };
   add("", true);
-  if (!with_optimizer) return tensors;
+  if (!content.with_optimizer) return tensors;
   for (const std::string_view name : rank.optimizer().state_names()) add(state_prefix(name), false);
   if (rank.parameters().has_main_parameters()) add(std::string(kMainParamPrefix), false);
   return tensors;

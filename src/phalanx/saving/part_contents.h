@@ -15,7 +15,7 @@ std::vector<PartWriter::Piece> part_pieces(const Rank& rank, std::span<const Sav
 
 // All tensors of the run, for the manifest. Weights that are rounded from main parameters are not
 // stored.
-std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, bool with_optimizer);
+std::vector<Manifest::Entry> tensors_in_parts(const Rank& rank, SavedContent content);
 // Of those that are stored.
 std::int64_t stored_bytes(std::span<const Manifest::Entry> tensors);
 

@@ -51,7 +51,7 @@ inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
                                  const std::filesystem::path& save, const std::string& epoch,
                                  const Manifest& manifest, bool with_optimizer = true) {
   const int number = rank.ranks().world->rank();
-  const auto tiles = saved_tiles(rank, with_optimizer);
+  const auto tiles = saved_tiles(rank, {.with_optimizer = with_optimizer});
   RankSave own(
       {.rank = number,
        .directory = save,
@@ -62,12 +62,13 @@ inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
       saving);
   std::optional<LeadingSave> leading;
   if (number == 0) {
-    leading.emplace(LeadingSave::Task{.options = {.directory = save},
-                                      .manifest = manifest,
-                                      .tensors = tensors_in_parts(rank, with_optimizer),
-                                      .epoch = epoch,
-                                      .ranks = rank.ranks().world->size()},
-                    saving);
+    leading.emplace(
+        LeadingSave::Task{.options = {.directory = save},
+                          .manifest = manifest,
+                          .tensors = tensors_in_parts(rank, {.with_optimizer = with_optimizer}),
+                          .epoch = epoch,
+                          .ranks = rank.ranks().world->size()},
+        saving);
   }
   const SaveVerdict verdict = own.wait(leading ? &*leading : nullptr);
   // No rank goes before all have heard it.

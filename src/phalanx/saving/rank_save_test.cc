@@ -37,7 +37,7 @@ class RankSaveTest : public RunTest {
             const std::function<EngineMaker(int rank)>& engine_of = nullptr) const {
     LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
-      for (const ContributedTensor& tensor : contributed_tensors(rank, true, Writers::kAll)) {
+      for (const ContributedTensor& tensor : contributed_tensors(rank, {}, Writers::kAll)) {
         const auto& info = tensor.info;
         const auto bytes = pattern(info.name, info.dtype, info.global_shape);
         for (const GlobalTensor& part : tensor.parts) {

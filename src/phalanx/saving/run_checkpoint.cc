@@ -45,6 +45,17 @@ std::set<std::string> absent_parameters(const CheckpointReader& reader,
   return absent;
 }
 
+// Those of a new run that begins with none.
+std::set<std::string> new_adapters(const TrainConfig& config, const CheckpointReader& reader,
+                                   const nn::ParamTable& table) {
+  std::set<std::string> absent;
+  if (config.lora.rank == 0 || !config.run.finetune) return absent;
+  for (const ParamSpec& spec : table.specs()) {
+    if (is_of_adapter(spec.name) && reader.find(spec.name) == nullptr) absent.insert(spec.name);
+  }
+  return absent;
+}
+
 std::int64_t left_out_samples(const Manifest& manifest) {
   const auto said = manifest.arguments.find(std::string(kLeftOutSamples));
   if (said == manifest.arguments.end()) return 0;
@@ -61,8 +72,8 @@ Verify what_to_verify(const RunConfig& run) {
 }
 
 // Null where there is none, it is older than those that last, or it cannot be read.
-std::shared_ptr<const CheckpointReader> open_non_persistent(
-    const RunConfig& run, std::span<const RefusedCheckpoint> refused) {
+std::shared_ptr<CheckpointReader> open_non_persistent(const RunConfig& run,
+                                                      std::span<const RefusedCheckpoint> refused) {
   const auto newest = newest_non_persistent(run, run.load);
   if (!newest) return nullptr;
   try {
@@ -89,8 +100,8 @@ TrainConfig from_pretrained(TrainConfig config) {
   return config;
 }
 
-std::shared_ptr<const CheckpointReader> open_checkpoint(
-    const RunConfig& run, std::span<const RefusedCheckpoint> refused) {
+std::shared_ptr<CheckpointReader> open_checkpoint(const RunConfig& run,
+                                                  std::span<const RefusedCheckpoint> refused) {
   if (run.load.empty()) return nullptr;
   if (run.ckpt_step > 0) {
     const auto named = directory_of_iteration(run.load, run.ckpt_step);
@@ -98,7 +109,7 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(
   }
   if (auto newest = open_non_persistent(run, refused)) return newest;
   auto reader = CheckpointReader::open_if_any(run.load, what_to_verify(run), refused);
-  if (reader) return std::make_shared<const CheckpointReader>(std::move(*reader));
+  if (reader) return std::make_shared<CheckpointReader>(std::move(*reader));
   if (run.exit_on_missing_checkpoint) {
     const bool is_pretrained = run.load == run.pretrained_checkpoint;
     throw InputMissingError("{} {}: there is no checkpoint{}",
@@ -109,12 +120,12 @@ std::shared_ptr<const CheckpointReader> open_checkpoint(
   return nullptr;
 }
 
-std::shared_ptr<const CheckpointReader> open_checkpoint_at(
-    const RunConfig& run, const std::string& directory, bool verified,
-    std::span<const RefusedCheckpoint> refused) {
+std::shared_ptr<CheckpointReader> open_checkpoint_at(const RunConfig& run,
+                                                     const std::string& directory, bool verified,
+                                                     std::span<const RefusedCheckpoint> refused) {
   check_not_refused(directory, refused);
-  return std::make_shared<const CheckpointReader>(directory,
-                                                  verified ? what_to_verify(run) : Verify::kNo);
+  return std::make_shared<CheckpointReader>(directory,
+                                            verified ? what_to_verify(run) : Verify::kNo);
 }
 
 RunPosition position_of(const Manifest& manifest) {
@@ -135,7 +146,7 @@ void check_trained(const TrainConfig& config, const Model& model, const Manifest
     if (end != std::string_view::npos) has_states.insert(name.substr(end + 1));
   }
   if (has_states.empty()) return;
-  const auto is_frozen = frozen_parameters(config.optimizer);
+  const auto is_frozen = frozen_parameters(config);
   nn::ParamTable table;
   model.build_chunk(model.whole(), table);
   for (const ParamSpec& spec : table.specs()) {
@@ -174,10 +185,12 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
   LoadOptions options{
       .with_optimizer = reader.has_optimizer() && !config.run.finetune && !config.run.no_load_optim,
       .in_shares = !config.run.no_ckpt_fully_parallel_load};
-  if (begins_with_part(config)) {
-    options.absent = absent_parameters(reader, rank.whole_table());
+  const bool with_part = begins_with_part(config);
+  options.absent = with_part ? absent_parameters(reader, rank.whole_table())
+                             : new_adapters(config, reader, rank.whole_table());
+  if (with_part || !options.absent.empty()) {
     rank.initialise();
-    if (speaks && !options.absent.empty()) {
+    if (speaks && with_part && !options.absent.empty()) {
       log_warning("the checkpoint has no {}: these begin with random weights",
                   fmt::join(options.absent, ", "));
     }

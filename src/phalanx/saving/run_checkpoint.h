@@ -41,11 +41,11 @@ TrainConfig from_pretrained(TrainConfig config);
 // The checkpoint that --load names (or its --ckpt-step), but none of `refused`; null, with a
 // warning, where nothing has been saved there yet. Tensors are verified when they are loaded, files
 // besides them now.
-std::shared_ptr<const CheckpointReader> open_checkpoint(
-    const RunConfig& run, std::span<const RefusedCheckpoint> refused = {});
+std::shared_ptr<CheckpointReader> open_checkpoint(const RunConfig& run,
+                                                  std::span<const RefusedCheckpoint> refused = {});
 // The checkpoint that another process has chosen in this way. `verified`: whether to verify the
 // files besides tensors again. DataError where it is one of `refused`.
-std::shared_ptr<const CheckpointReader> open_checkpoint_at(
+std::shared_ptr<CheckpointReader> open_checkpoint_at(
     const RunConfig& run, const std::string& directory, bool verified,
     std::span<const RefusedCheckpoint> refused = {});
 

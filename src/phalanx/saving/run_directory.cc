@@ -37,6 +37,7 @@ TrainConfig restarted_from_save(TrainConfig config) {
   config.run.finetune = false;
   config.run.no_load_optim = false;
   config.run.overwrite = false;
+  config.lora.load.clear();
   return config;
 }
 

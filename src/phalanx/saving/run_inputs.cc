@@ -15,7 +15,9 @@
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/chat/template_file.h"
 #include "phalanx/data/indexed_dataset.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/data_settings.h"
@@ -31,8 +33,24 @@ void add_copied(RunInputs& inputs, const TokenizerFile& file) {
   inputs.copies.push_back(std::move(copy));
 }
 
+// The template as the run began with it, from whatever file.
+void add_template(RunInputs& inputs, const TemplateText& found) {
+  InputCopy copy{.name = std::string(kChatTemplateName), .bytes = found.text};
+  inputs.files.push_back(describe_input_copy(std::string(kChatTemplateFlag), found.name, copy));
+  inputs.copies.push_back(std::move(copy));
+}
+
+// Whether data paths name files, and not the prefixes of datasets.
+bool reads_files(const TrainConfig& config) {
+  return family_of(config).reads_tables() || config.data.sft;
+}
+
 // Whether the flag names datasets.
 bool is_data(const Manifest::InputFile& file) { return file.flag.ends_with("data-path"); }
+// Whether the file is part of what is learned, which a new run from the weights may have anew.
+bool is_learned(const Manifest::InputFile& file) {
+  return is_data(file) || file.flag == kChatTemplateFlag;
+}
 
 // What identifies an entry among those of its flag: the number of the dataset and its file, or the
 // name of a file in a tokenizer model's directory.
@@ -73,10 +91,12 @@ void check_files(const TrainConfig& config) {
     return false;
   };
   for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) look(file.flag, file.path);
+  look(kChatTemplateFlag, config.data.chat_template);
+  look("--answer-prompts", config.run.answer_prompts);
   const bool has_words = look("--data-args-path", config.data.data_args_path);
   if (look("--per-split-data-args-path", config.data.per_split_data_args_path) && has_words) {
     for (const auto& [flag, prefix] : data_paths(config.data).prefixes()) {
-      if (family_of(config).reads_tables()) {
+      if (reads_files(config)) {
         look(flag, prefix);
         continue;
       }
@@ -95,9 +115,10 @@ void check_files(const TrainConfig& config) {
 RunInputs run_inputs(const TrainConfig& config) {
   RunInputs inputs;
   for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) add_copied(inputs, file);
+  if (config.data.sft) add_template(inputs, chat_template_text(config.data, config.tokenizer));
   const RunDataPaths paths = data_paths(config.data);
   for (const auto& [flag, prefix] : paths.prefixes()) {
-    if (family_of(config).reads_tables()) {
+    if (reads_files(config)) {
       inputs.files.push_back(describe_input_file(std::string(flag), prefix));
       continue;
     }
@@ -163,7 +184,7 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
     // A new run from the weights must have their tokenizer, but not their data. Another type of
     // tokenizer has other files.
     const bool is_free =
-        is_data(*now) ? run.finetune : is_allowed_to_change(run, "--tokenizer-type");
+        is_learned(*now) ? run.finetune : is_allowed_to_change(run, "--tokenizer-type");
     if (is_free || is_allowed_to_change(run, now->flag)) continue;
     const auto found = roles.find(role);
     if (found == roles.end()) continue;
@@ -173,7 +194,7 @@ void check_inputs(const RunInputs& inputs, const Manifest& manifest, const RunCo
         "{} {}: this file has {}, but the checkpoint of iteration {} was made with {}, which had "
         "{}: give that file{}{}, or --allow-changed {}",
         now->flag, now->path, identity(*now), manifest.iteration, then.path, identity(then),
-        is_data(*now) ? ", " : "", is_data(*now) ? kNewRun : "", now->flag.substr(2));
+        is_learned(*now) ? ", " : "", is_learned(*now) ? kNewRun : "", now->flag.substr(2));
   }
 }
 

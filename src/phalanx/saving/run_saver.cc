@@ -106,8 +106,7 @@ SaveVerdict RunSaver::wait_for_verdict() {
 void RunSaver::begin_parts(const RunState& state, bool in_background) {
   PHALANX_CHECK(background_.mailbox != nullptr, "a save in parts without a mailbox");
   const TimerScope time(&listeners_.timers, StepTimer::kSaveCheckpoint);
-  const bool with_optimizer = !run_.config.run.no_save_optim;
-  if (tiles_.empty()) tiles_ = saved_tiles(rank_, with_optimizer);
+  if (tiles_.empty()) tiles_ = saved_tiles(rank_, run_.content());
   const std::string epoch =
       fmt::format("{}.{}.{}", run_.identity.run_id, run_.identity.start, ++saves_);
   Communicator& world = *rank_.ranks().control;
@@ -136,7 +135,7 @@ void RunSaver::begin_parts(const RunState& state, bool in_background) {
 }
 
 void RunSaver::begin_to_lead(const RunState& state, const std::string& epoch) {
-  std::vector<Manifest::Entry> tensors = tensors_in_parts(rank_, !run_.config.run.no_save_optim);
+  std::vector<Manifest::Entry> tensors = tensors_in_parts(rank_, run_.content());
   under_way_->span.bytes = stored_bytes(tensors);
   tell_begin(state.iteration, under_way_->span.bytes);
   leading_ = std::make_unique<LeadingSave>(LeadingSave::Task{.options = options(),
@@ -245,8 +244,7 @@ std::string RunSaver::write_whole(const RunState& state) {
   Communicator& world = *rank_.ranks().control;
   const auto busy =
       world.busy(fmt::format("saving the checkpoint of iteration {}", state.iteration));
-  GatheredTensors tensors(contributed_tensors(rank_, !run_.config.run.no_save_optim), world,
-                          rank_.host_context());
+  GatheredTensors tensors(contributed_tensors(rank_, run_.content()), world, rank_.host_context());
   if (!is_leader()) {
     tensors.serve();
     return {};
@@ -309,6 +307,7 @@ Manifest RunSaver::manifest_of(const RunState& state) const {
   }
   manifest.input_files = run_.inputs.files;
   if (run_.digests != nullptr) manifest.data_blocks = run_.digests->known();
+  manifest.base = run_.base;
   return manifest;
 }
 

@@ -17,6 +17,7 @@
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rank/saved_tiles.h"
 #include "phalanx/saving/data_digests.h"
 #include "phalanx/saving/leading_save.h"
 #include "phalanx/saving/rank_save.h"
@@ -35,6 +36,12 @@ struct SavedRun {
   const ParameterSchedule& schedule;
   std::string_view products;             // the family of matrix products
   const DataDigests* digests = nullptr;  // null: none are taken
+  // Of the weights that are not trained; empty: they are saved, too.
+  const std::optional<Manifest::Base>& base;
+
+  SavedContent content() const {
+    return {.with_optimizer = !config.run.no_save_optim, .with_frozen = !base};
+  }
 };
 
 class RunSaver {

@@ -50,7 +50,7 @@ class StateLoaderTest : public RunTest {
     LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       auto tensors =
-          contributed_tensors(rank, true, files == Files::kParts ? Writers::kAll : Writers::kFirst);
+          contributed_tensors(rank, {}, files == Files::kParts ? Writers::kAll : Writers::kFirst);
       for (const ContributedTensor& tensor : tensors) {
         const auto bytes = stored_pattern(tensor.info, is_rounded(tensor.info));
         for (const GlobalTensor& part : tensor.parts) {

@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/parse_number.h"
+#include "phalanx/settings/adapter_settings.h"
 #include "phalanx/settings/batch_flags.h"
 #include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/window_text.h"
@@ -227,6 +228,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& c) {
                  .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
       .context = context_parallel(c.layout),
       .experts = expert_settings(c),
+      .adapters = adapter_settings(c.lora, c.model),
       .init_key = random_key(seed, RandomPurpose::kInitialisation),
       .dropout_key = random_key(seed, RandomPurpose::kDropout)};
 }
@@ -248,7 +250,9 @@ std::int64_t padded_vocabulary(const TrainConfig& c, std::int64_t vocabulary) {
                            c.layout.tensor_model_parallel_size);
 }
 
-bool packs_documents(const DataConfig& data) { return data.pack_documents != "wrapped"; }
+bool packs_documents(const DataConfig& data) {
+  return data.sft || data.pack_documents != "wrapped";
+}
 
 bool separates_documents(const DataConfig& data) {
   return data.reset_attention_mask || packs_documents(data);
@@ -269,6 +273,11 @@ GptConfig gpt_config(const TrainConfig& c, std::int64_t tokenizer_size) {
 
 bool checks_for_nan(const TrainConfig& c) {
   return !c.run.no_check_for_nan_in_loss_and_grad && !c.model.fp16 && !c.optimizer.loss_scale;
+}
+
+std::int64_t answer_interval(const RunConfig& run) {
+  if (run.answer_prompts.empty()) return 0;
+  return run.answer_interval > 0 ? run.answer_interval : run.eval_interval;
 }
 
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run) {

@@ -84,6 +84,8 @@ LossScaler loss_scaler(const TrainConfig& config);
 // Whether a loss or gradient that is not finite ends the run. It does not if the loss scale may be
 // the reason, or if a flag says that such a step is skipped.
 bool checks_for_nan(const TrainConfig& config);
+// Iterations between answers to --answer-prompts; 0: none are given.
+std::int64_t answer_interval(const RunConfig& run);
 // The numbers of --iterations-to-skip. ConfigError if a word is not a number.
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run);
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer);

@@ -8,6 +8,7 @@ TrainConfig for_inference(const TrainConfig& trained) {
                      .imported = trained.imported,
                      .model = trained.model,
                      .experts = trained.experts,
+                     .lora = trained.lora,
                      .layout = {},
                      .data = trained.data,
                      .tokenizer = trained.tokenizer,

@@ -1,6 +1,7 @@
 #pragma once
-// The settings of a training run, in six parts: what is computed, how it lies on ranks, what it
-// reads, what makes ids of text, how weights are updated, and how the run goes. Fields are named
+// The settings of a training run, in seven parts: what is computed, what is added to its linears,
+// how it lies on ranks, what it reads, what makes ids of text, how weights are updated, and how the
+// run goes. Fields are named
 // after Megatron's flags (--num-layers is num_layers) and have Megatron's defaults. A room takes
 // only the parts that it uses: inference, for example, takes the model and the data. Sizes that a
 // flag leaves open are derived by resolve() (rules/resolve.h), which also refuses contradictions.
@@ -113,6 +114,27 @@ struct ExpertConfig {
   std::int64_t expert_tensor_parallel_size = 0;  // 0: as other layers
 };
 
+// Low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models") of the
+// linears of layers: y = x W^T + scale (drop(x) A^T) B^T. The model's other parameters are not
+// trained, unless --trainable names them.
+struct LoraConfig {
+  std::int64_t rank = 0;        // 0: no adapters
+  std::optional<double> alpha;  // must be given with a rank
+  double dropout = 0.0;         // of an adapter's input
+  std::string scaling =
+      "standard";  // the scale: alpha / rank, or rank-stabilized: alpha / sqrt(rank)
+  // Parts of linears: q k v o gate up down; qkv and fc1 are one adapter for all rows of these
+  // linears; all-linear: every linear of a layer, by parts.
+  std::vector<std::string> targets = {"all-linear"};
+  std::string layers;            // "0-3,7", from 0; "": all
+  std::string init = "uniform";  // of A: uniform, gaussian; B is zero
+  std::string load;              // a directory with the adapters to begin with; "": new ones
+  std::string base;              // where the base of the loaded checkpoint is; "": where it was
+  // No flag, but known when the run begins: another checkpoint has all that is not trained, so this
+  // run does not save it.
+  bool has_base = false;
+};
+
 // How it lies on ranks. The world size of a run comes from --nproc or from a launcher, that of a
 // plan from --world-size. The data-parallel size is the world size divided by the tensor, pipeline
 // and context sizes.
@@ -219,8 +241,19 @@ struct DataConfig {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   std::string pack_documents = "wrapped";  // wrapped, greedy, best-fit
-  std::int64_t num_workers = 2;            // threads of a rank that read ahead; 0: none
-  bool check_batches = false;              // that coordinates of rows keep to the model's patterns
+  // Conversations (docs/chat.md): data paths name files of JSON lines.
+  bool sft = false;
+  std::string sft_loss = "assistant";    // assistant, last, all, completion
+  std::string sft_truncation = "drop";   // error, drop, end, start
+  std::string sft_packing = "best-fit";  // best-fit, next-fit, none
+  std::string sft_average = "token";     // token, sample
+  bool sft_drop_incomplete = false;
+  std::string sft_special_tokens_in_content = "refuse";  // refuse, parse
+  std::string chat_template;                             // a file; "": the one beside the tokenizer
+  std::string chat_template_args;                        // a JSON object; "": none
+  std::string chat_template_date;                        // YYYY-MM-DD; "": none
+  std::int64_t num_workers = 2;  // threads of a rank that read ahead; 0: none
+  bool check_batches = false;    // that coordinates of rows keep to the model's patterns
 };
 
 // How weights are updated.
@@ -278,6 +311,9 @@ struct JobName {
 
 // How the run goes.
 struct RunConfig {
+  std::string answer_prompts;        // a file of conversations that the run answers; "": none
+  std::int64_t answer_interval = 0;  // iterations; 0: eval_interval
+  std::int64_t answer_tokens = 64;   // of an answer, at most
   std::int64_t train_iters = 0;
   std::int64_t train_samples = 0;
   std::int64_t exit_interval = 0;
@@ -369,6 +405,7 @@ struct TrainConfig {
 
   ModelConfig model;
   ExpertConfig experts;
+  LoraConfig lora;
   LayoutConfig layout;
   DataConfig data;
   TokenizerOptions tokenizer;

@@ -43,11 +43,17 @@ void check_found(std::string_view flag, const std::vector<std::string>& patterns
 
 }  // namespace
 
-std::function<bool(const std::string& name)> frozen_parameters(const OptimizerConfig& config) {
-  if (config.trainable.empty() && config.freeze.empty()) return {};
-  return [trainable = compiled("--trainable", config.trainable),
-          freeze = compiled("--freeze", config.freeze)](const std::string& name) {
-    return (!trainable.empty() && !is_in(name, trainable)) || is_in(name, freeze);
+bool is_of_adapter(std::string_view name) { return name.find(".lora.") != name.npos; }
+
+std::function<bool(const std::string& name)> frozen_parameters(const TrainConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  const bool has_adapters = config.lora.rank > 0;
+  if (!has_adapters && o.trainable.empty() && o.freeze.empty()) return {};
+  return [has_adapters, trainable = compiled("--trainable", o.trainable),
+          freeze = compiled("--freeze", o.freeze)](const std::string& name) {
+    const bool is_chosen = (!has_adapters && trainable.empty()) || is_in(name, trainable) ||
+                           (has_adapters && is_of_adapter(name));
+    return !is_chosen || is_in(name, freeze);
   };
 }
 
@@ -58,7 +64,7 @@ void check_trained_parameters(const OptimizerConfig& config, const nn::ParamTabl
   throw ConfigError("--trainable and --freeze leave no parameter to be trained");
 }
 
-TrainedShare trained_share(const OptimizerConfig& config, const Model& model) {
+TrainedShare trained_share(const TrainConfig& config, const Model& model) {
   const auto is_frozen = frozen_parameters(config);
   if (!is_frozen) return {.parameters = model.parameters()};
   nn::ParamTable table;

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/chat/template_file.h"
 #include "phalanx/flags/model_arguments.h"
 #include "phalanx/hugging_face/kept_files.h"
 
@@ -23,7 +24,7 @@ bool has_its_tokenizer(const TrainConfig& config, const RunInputs& inputs,
     return false;
   }
   const auto is_changed = [&](const Manifest::InputFile& now) {
-    return !now.copy.empty() &&
+    return !now.copy.empty() && now.flag != kChatTemplateFlag &&
            std::ranges::any_of(manifest.input_files, [&](const Manifest::InputFile& then) {
              return then.flag == now.flag && then.copy == now.copy && then.xxh3 != now.xxh3;
            });

@@ -24,6 +24,7 @@
 #include "phalanx/saving/resume.h"
 #include "phalanx/saving/run_inputs.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/start/adapter_sources.h"
 #include "phalanx/start/joining_file.h"
 
 namespace phalanx {
@@ -169,9 +170,10 @@ JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedChe
 DecidedRun decide(const TrainConfig& config, RankRunner& runner,
                   std::span<const RefusedCheckpoint> refused) {
   DecidedRun start{
-      .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}};
+      .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}, .base = {}};
   start.lock = lock_save_directory(config.run);
   JobRecord job = choose_checkpoint(config, refused, start);
+  start.base = join_adapters(start.config, start.checkpoint.get(), true);
   start.decisions.name = random_digits(32);
   start.directory.emplace(start.config.run, start.checkpoint.get(), std::move(job),
                           start.decisions.name);
@@ -202,7 +204,8 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
                    .lock = {},
                    .directory = {},
                    .decisions = std::move(decisions),
-                   .checkpoint = {}};
+                   .checkpoint = {},
+                   .base = {}};
   const RunDecisions& d = start.decisions;
   if (d.is_restarted) start.config = restarted_from_save(std::move(start.config));
   if (d.is_pretrained) start.config = from_pretrained(std::move(start.config));
@@ -219,7 +222,10 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
         d.device.products_name());
   }
   if (!d.snapshot.empty()) start.checkpoint = open_snapshot(start.config.run, d.snapshot);
-  if (d.checkpoint.empty()) return start;
+  if (d.checkpoint.empty()) {
+    start.base = join_adapters(start.config, start.checkpoint.get(), false);
+    return start;
+  }
   const auto refuse = [&](std::string_view fault) {
     throw ConfigError(
         "--load {}: {} {}, which rank 0 begins with: give a directory on a file system that all "
@@ -235,6 +241,7 @@ DecidedRun follow(TrainConfig config, RunDecisions decisions, const RankPlace& p
   // its own view once.
   start.checkpoint =
       open_checkpoint_at(start.config.run, d.checkpoint, place.host > 0 && place.local_rank == 0);
+  start.base = join_adapters(start.config, start.checkpoint.get(), false);
   return start;
 }
 

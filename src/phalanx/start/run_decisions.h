@@ -37,8 +37,9 @@ struct DecidedRun {
   std::optional<DirectoryLock> lock;      // on --save; of the leading process
   std::optional<RunDirectory> directory;  // of the leading process
   RunDecisions decisions;
-  std::shared_ptr<const CheckpointReader> checkpoint;  // null: the run begins anew
-  std::chrono::steady_clock::duration time{};          // how long this took
+  std::shared_ptr<CheckpointReader> checkpoint;  // null: the run begins anew
+  std::optional<Manifest::Base> base;            // of adapters (start/adapter_sources.h)
+  std::chrono::steady_clock::duration time{};    // how long this took
 };
 
 // Called by all processes at the same time, within RankRunner::prepare(). ConfigError (78) where

@@ -9,10 +9,12 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/families/family.h"
+#include "phalanx/inference/run_answers.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/start/adapter_sources.h"
 #include "phalanx/start/imported_parts.h"
 #include "phalanx/start/snapshot_share.h"
 
@@ -48,6 +50,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       grid(rank_grid(config.layout)),
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
+      base(std::move(start.base)),
       loaded(checkpoint ? std::optional(checkpoint->manifest()) : std::nullopt),
       loads_from_memory(checkpoint && checkpoint->is_in_memory()),
       loads_from_save(checkpoint && is_saved_in(config.run.save, *checkpoint)),
@@ -61,13 +64,17 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
       model(make_model(config, tokenizer->vocab_size())),
       programs(step_programs(config, length)),
       plans(plan_ranks(config, *model, programs, device.choice(), runner.own_ranks())),
+      answers(gives_answers(config) ? std::optional(read_answer_prompts(config, *tokenizer))
+                                    : std::nullopt),
       affinity(rank_affinity(config.layout)),
       initialised(std::chrono::system_clock::now()),
       start_time(start.time) {
   agree_on_inputs(inputs, runner);
+  reserve_answers(plans, config, tokenizer->vocab_size(), device.choice());
   plan_memory(runner);
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
+    check_adapters(config, *model, *checkpoint);
     check_trained(config, *model, *loaded);
     check_inputs(inputs, *loaded, config.run);
     ImportedParts imported = imported_parts(config, inputs, *loaded);
@@ -167,7 +174,8 @@ SavedRun RunSetup::saved_run() const {
           .inputs = inputs,
           .schedule = schedule,
           .products = device.products_name(),
-          .digests = digests.get()};
+          .digests = digests.get(),
+          .base = base};
 }
 
 SaveTarget RunSetup::save_target() const {

@@ -16,6 +16,7 @@
 #include "phalanx/saving/run_inputs.h"
 #include "phalanx/saving/run_saver.h"
 #include "phalanx/settings/run_length.h"
+#include "phalanx/start/answer_prompts.h"
 #include "phalanx/start/rank_affinity.h"
 #include "phalanx/start/rank_memory.h"
 #include "phalanx/start/rank_runner.h"
@@ -43,6 +44,8 @@ struct RunSetup {
   // What the run begins with, or null. Each rank gives it up once it is read, so that files that
   // are removed later give their space back.
   std::shared_ptr<const CheckpointReader> checkpoint;
+  // Of the weights that the run does not train, where it has adapters and does not save them.
+  std::optional<Manifest::Base> base;
   std::optional<Manifest> loaded;  // the checkpoint's
   bool loads_from_memory = false;  // the checkpoint is a snapshot
   bool loads_from_save = false;    // --save has the checkpoint
@@ -63,6 +66,7 @@ struct RunSetup {
   double flops_per_step = 0;     // that all ranks compute, recomputation included
   std::optional<DiskStep> disk;  // of a step, where states lie in files
   std::optional<RunData> data;
+  std::optional<AnswerPrompts> answers;
   RankAffinity affinity;
   UsableCores cores = usable_cores();  // before any rank is bound to its own
   // For the log: when the first part of the preparation was done, how long it took, and how long

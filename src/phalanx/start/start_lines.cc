@@ -16,6 +16,7 @@
 #include "phalanx/metrics/training_log.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/rehearsal/memory_table.h"
+#include "phalanx/settings/adapter_settings.h"
 #include "phalanx/settings/disk_rates.h"
 #include "phalanx/settings/trained_parameters.h"
 
@@ -171,9 +172,17 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   if (config.experts.num_experts > 0) {
     add(" > active of them, for a token: {}", format_count(setup.model->active_parameters()));
   }
-  if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
-    add(" > trained of them: {}",
-        format_count(trained_share(config.optimizer, *setup.model).parameters));
+  const std::int64_t trained = trained_share(config, *setup.model).parameters;
+  if (config.lora.rank > 0) {
+    std::vector<std::string_view> parts;
+    for (const nn::AdapterPart part : adapter_parts(config.lora, config.model)) {
+      parts.push_back(name_of(part));
+    }
+    add(" > LoRA rank {} of {}{}: {} parameters trained of {}", config.lora.rank,
+        fmt::join(parts, " "), config.lora.layers.empty() ? "" : " in layers " + config.lora.layers,
+        format_count(trained), format_count(setup.model->parameters()));
+  } else if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
+    add(" > trained of them: {}", format_count(trained));
   }
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
       vocabulary.padded - vocabulary.ids, vocabulary.padded);

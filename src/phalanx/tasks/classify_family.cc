@@ -42,12 +42,6 @@ class ClassifySources final : public DataSources {
 
  private:
   std::string_view element_name() const override { return "texts"; }
-  std::int64_t elements(const IndexedDataset& /*file*/) const override { return 0; }
-  std::shared_ptr<const SampleSource> samples_of(
-      const std::shared_ptr<const IndexedDataset>& /*file*/, IndexRange /*range*/,
-      std::optional<std::int64_t> /*samples*/) const override {
-    return nullptr;
-  }
 
   ClassifyOptions options_;
   const Tokenizer& tokenizer_;

@@ -42,6 +42,7 @@ inline constexpr auto kMemoryRows = std::to_array<MemoryRowInfo>({
     {"communication", "communication", "#e3cf57", SmallerBy::kMicrobatch},  // data_parallel
     {"constants", "constants", "#9a9a9a", SmallerBy::kSequence},  // rotary tables, masks: nn
     {"staging", "staging of files", "#e08585", SmallerBy::kModel, true, true},  // offload, data_parallel
+    {"answers", "answers while training", "#fddfbe", SmallerBy::kSequence, true},  // inference
     {"snapshot", "snapshot of a save", "#f6d3d3", SmallerBy::kSnapshot, true, true},  // saving
     // clang-format on
 });

@@ -40,7 +40,8 @@ MemorySnapshots snapshots_of(const RunSetup& setup, Rank& rank) {
           {.local_rank = setup.places[number].local_rank,
            .epoch_prefix = fmt::format("{}.{}", setup.identity.run_id, setup.identity.start),
            .iteration = setup.length.begin().iteration,
-           .loaded = setup.loads_from_memory ? setup.loaded->epoch : std::string()},
+           .loaded = setup.loads_from_memory ? setup.loaded->epoch : std::string(),
+           .with_frozen = !setup.base},
           setup.inputs.copies};
 }
 

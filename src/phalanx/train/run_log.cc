@@ -67,7 +67,7 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
 
 RunLog::Sample RunLog::mean_sample(const RunSetup& setup) {
   const Model& model = *setup.model;
-  const double share = trained_share(setup.config.optimizer, model).flops;
+  const double share = trained_share(setup.config, model).flops;
   Sample sample{
       .tokens = static_cast<double>(model.tokens_per_sample()),
       .model_flops = share * model.flops_per_sample(),
@@ -149,6 +149,12 @@ std::vector<NamedLoss> RunLog::named(std::span<const double> means) const {
     losses.push_back({.name = losses_[i].name, .value = means[i], .title = losses_[i].title});
   }
   return losses;
+}
+
+void RunLog::answers(const AnswersReport& report) {
+  if (sinks_ == nullptr) return;
+  expect_own_directory();
+  sinks_->answers(report);
 }
 
 void RunLog::note(const RunNote& note) {

@@ -32,6 +32,7 @@ class RunLog {
   void evaluation(const RunState& state, SplitKind kind, const std::string& set,
                   const std::string& place, std::span<const double> losses,
                   std::span<const double> counts);
+  void answers(const AnswersReport& report);
   void note(const RunNote& note);
   void end(RunEnding ending);
 

@@ -88,6 +88,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       // Weights of an asynchronous schedule change within a program.
       runs_ahead_(backend_->space() == MemorySpace::kDevice && !is_asynchronous(config_.layout)),
       evaluations_(setup, stop, rank_, high_water_, state_, log_),
+      answers_(setup, stop, rank_, watch, log_),
       exits_(config_.run, stop, rank_, log_, start_, [this] { settle(); }),
       saver_(setup.saved_run(), setup.save_target(), rank_, listeners(), background(setup, watch)),
       second_places_(setup.saved_run(), rank_, listeners(), background(setup, watch)),
@@ -138,8 +139,9 @@ RunEnd Trainer::run() {
 RunEnd Trainer::loop() {
   if (exits_.stops_before_training(state_.iteration)) return RunEnd::kPreempted;
   if (config_.run.skip_train) return skip_training();
-  if (state_.evaluation_is_due && !evaluations_.at_interval()) {
-    return save_and_leave(end_of_given_up_evaluation());
+  if (state_.evaluation_is_due) {
+    if (!evaluations_.at_interval()) return save_and_leave(end_of_given_up_evaluation());
+    answers_.after(state_);
   }
   while (enqueued_iteration() < setup_.length.last_iteration()) {
     if (const auto end = change_batch()) return *end;
@@ -154,6 +156,7 @@ RunEnd Trainer::loop() {
     if (!under_way_) compare_replicas();
     if (setup_.digests && ranks_.world->rank() == 0) setup_.digests->check();
     if (!under_way_ && setup_.length.evaluates_after(state_.iteration)) evaluations_.at_interval();
+    if (!under_way_) answers_.after(state_);
     if (const auto end = exits_.any_after(enqueued_iteration())) return save_and_leave(*end);
     if (under_way_) continue;
     if (config_.run.save_interval > 0 && state_.iteration % config_.run.save_interval == 0) {

@@ -13,6 +13,7 @@
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/second_places.h"
 #include "phalanx/start/run_setup.h"
+#include "phalanx/train/answers.h"
 #include "phalanx/train/evaluations.h"
 #include "phalanx/train/exit_conditions.h"
 #include "phalanx/train/run_end.h"
@@ -112,6 +113,7 @@ class Trainer {
   std::optional<std::vector<StepResult>> failed_;  // of what is under way
   std::chrono::steady_clock::time_point settled_;  // the last time
   Evaluations evaluations_;
+  Answers answers_;
   ExitConditions exits_;
   StepTrace trace_;
   RunSaver saver_;

@@ -66,6 +66,26 @@ GradientJob gradients(Operands& operands, const DropoutSize& size) {
   return job;
 }
 
+// A rank's part of the features.
+Job cut(Operands& operands, const DropoutSize& size, double probability, std::int64_t first) {
+  const Shape shape{size.s, size.b, size.h};
+  DropoutBackward op{.dx = operands.output(shape),
+                     .dout = operands.uniform(shape),
+                     .dropout = case_dropout(probability),
+                     .rows = operands.rows(size.s, size.b, 5)};
+  op.dropout.first_feature = first;
+  return make_job(op, dropout_backward, {{op.dx, 0.0}});
+}
+
+void add_cut(CaseTable& table, double probability) {
+  const DropoutSize size{3, 2, 600};
+  for (const std::int64_t first : {4, 1000}) {
+    table.test("dropout_backward",
+               dropout_name(size, probability, fmt::format(", from {}", first).c_str()),
+               kStorageTypes, cut, size, probability, first);
+  }
+}
+
 }  // namespace
 
 void add_dropout_cases(CaseTable& table) {
@@ -97,6 +117,7 @@ void add_dropout_cases(CaseTable& table) {
       }
       add_fp32("dropout_backward", ", fp32 residual", backward, size, probability, false, true);
     }
+    add_cut(table, probability);
     if (probability == 0.5) continue;
     const DropoutSize large{256, 4, 768};
     table.time("bias_dropout_residual", dropout_name(large, probability), kTimedTypes, forward,

@@ -155,10 +155,13 @@ class HiddenDropout {
     }
     const DropoutRow row(dropout_, static_cast<std::uint64_t>(sample_[r]), dropout_.site,
                          static_cast<std::uint32_t>(position_[r]));
-    HWY_ALIGN float factors[kChunk];
+    // Blocks of random numbers have four neighbours: the first may begin before this rank's part.
+    const std::int64_t before = dropout_.first_feature % 4;
+    HWY_ALIGN float buffer[kChunk + kDropoutGranularity];
+    const float* factors = buffer + before;
     for (std::int64_t begin = 0; begin < columns; begin += kChunk) {
       const std::int64_t end = begin + kChunk < columns ? begin + kChunk : columns;
-      dropout_factors(row, begin, end - begin, factors);
+      dropout_factors(row, dropout_.first_feature - before + begin, end - begin + before, buffer);
       for_vectors(begin, end, [&](std::int64_t i, auto lanes) HWY_ATTR {
         const auto factor = HWY_NAMESPACE::load(factors + (i - begin));
         const auto drop = [factor](FloatVector value)

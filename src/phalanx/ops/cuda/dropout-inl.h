@@ -10,9 +10,10 @@ struct DropoutPlan {
   std::uint32_t key_low;
   std::uint32_t key_high;
   std::uint32_t site;
-  std::uint32_t threshold;  // a word below it drops
-  float multiplier;         // of what is kept: float(1 / (1 - p))
-  bool draws;               // false with probability 0
+  std::uint32_t threshold;    // a word below it drops
+  float multiplier;           // of what is kept: float(1 / (1 - p))
+  bool draws;                 // false with probability 0
+  std::uint32_t first_block;  // of four features: the one of a row's first
 };
 
 // The multipliers of features i .. i + 7 (i a multiple of 8) of a row.
@@ -23,10 +24,10 @@ PHALANX_DEVICE void dropout8(const DropoutPlan& plan, std::int64_t sample, std::
       plan.key_high ^ (static_cast<std::uint32_t>(number >> 32) * 0x85EBCA6BU);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Words4 words =
-        philox(plan.key_low, high,
-               {{static_cast<std::uint32_t>(i / 4 + half), static_cast<std::uint32_t>(position),
-                 plan.site, static_cast<std::uint32_t>(number)}});
+    const Words4 words = philox(
+        plan.key_low, high,
+        {{plan.first_block + static_cast<std::uint32_t>(i / 4 + half),
+          static_cast<std::uint32_t>(position), plan.site, static_cast<std::uint32_t>(number)}});
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       multipliers[4 * half + e] = words.at[e] < plan.threshold ? 0.0F : plan.multiplier;

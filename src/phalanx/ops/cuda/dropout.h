@@ -14,6 +14,7 @@ struct DropoutCall {
   std::uint32_t site = 0;
   const std::int64_t* sample = nullptr;    // [rows], not read with probability 0
   const std::int32_t* position = nullptr;  // [rows]
+  std::int64_t first_feature = 0;          // number of column 0, a multiple of 4
 };
 
 // out = residual + dropout(x + bias), rounded after each; out may be residual, the bias absent.

@@ -13,7 +13,8 @@ inline DropoutPlan plan_of(const DropoutCall& call) {
           call.site,
           dropout_threshold(call.probability),
           static_cast<float>(1.0 / (1.0 - call.probability)),
-          call.probability > 0.0};
+          call.probability > 0.0,
+          static_cast<std::uint32_t>(call.first_feature / 4)};
 }
 
 inline DropoutShape shape_of(const DropoutCall& call, bool packed) {

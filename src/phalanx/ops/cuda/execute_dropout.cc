@@ -6,13 +6,16 @@ namespace phalanx::cuda {
 namespace {
 
 DropoutCall call_of(const Dropout& dropout, const RowCoordinates& rows, const Shape& shape) {
+  PHALANX_CHECK(dropout.first_feature % 4 == 0, "dropout of features from {} on",
+                dropout.first_feature);
   return {shape[0] * shape[1],
           shape[2],
           dropout.probability,
           dropout.key,
           dropout.site,
           address_as<std::int64_t>(rows.sample),
-          address_as<std::int32_t>(rows.position)};
+          address_as<std::int32_t>(rows.position),
+          dropout.first_feature};
 }
 
 }  // namespace

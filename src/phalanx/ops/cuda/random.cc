@@ -4,16 +4,29 @@
 #include "phalanx/ops/cuda/random-inl.h"
 
 namespace phalanx::cuda {
+namespace {
 
-void normal(const CudaContext& context, const NormalCall& call) {
-  with_storage("normal", call.x.type, [&](auto tag) {
+template <template <typename> typename Kernel>
+void draw(const char* name, const CudaContext& context, const DrawCall& call, double factor) {
+  const DrawnBox box{call.rows,           call.columns,   call.row_stride,
+                     call.global_columns, call.first_row, call.first_column,
+                     call.parameter,      call.key.low,   call.key.high};
+  with_storage(name, call.x.type, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    using Instance = NormalKernel<T>;
+    using Instance = Kernel<T>;
     launch<Instance>(context.queue, {ceil_div(call.rows * call.columns, Instance::kThreads)},
-                     {as<T>(call.x), call.rows, call.columns, call.row_stride, call.global_columns,
-                      call.first_row, call.first_column, call.parameter, call.key.low,
-                      call.key.high, call.deviation});
+                     {box, as<T>(call.x), factor});
   });
+}
+
+}  // namespace
+
+void normal(const CudaContext& context, const DrawCall& call, double deviation) {
+  draw<NormalKernel>("normal", context, call, deviation);
+}
+
+void uniform(const CudaContext& context, const DrawCall& call, double bound) {
+  draw<UniformKernel>("uniform", context, call, bound);
 }
 
 }  // namespace phalanx::cuda

@@ -8,7 +8,7 @@ namespace phalanx::cuda {
 
 // A box of a global matrix: its element (r, c) is element (first_row + r) * global_columns +
 // first_column + c.
-struct NormalCall {
+struct DrawCall {
   TypedAddress x;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -18,8 +18,8 @@ struct NormalCall {
   std::int64_t first_column = 0;
   PhiloxKey key;
   std::uint64_t parameter = 0;
-  double deviation = 1.0;
 };
-void normal(const CudaContext& context, const NormalCall& call);
+void normal(const CudaContext& context, const DrawCall& call, double deviation);
+void uniform(const CudaContext& context, const DrawCall& call, double bound);
 
 }  // namespace phalanx::cuda

@@ -31,7 +31,7 @@ namespace cuda {
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
   X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
   X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) \
-  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal) \
+  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal) X(Uniform) \
   X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice) \
   X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts) X(ExpertBiasUpdate)
 // clang-format on

@@ -7,7 +7,8 @@ namespace {
 double multiplier(const Dropout& dropout, const Coordinates& rows, std::int64_t s, std::int64_t b,
                   std::int64_t feature) {
   if (dropout.probability == 0.0) return 1.0;
-  return dropout_multiplier(dropout, dropout.site, rows.sample(s, b), rows.position(s, b), feature);
+  return dropout_multiplier(dropout, dropout.site, rows.sample(s, b), rows.position(s, b),
+                            dropout.first_feature + feature);
 }
 
 }  // namespace

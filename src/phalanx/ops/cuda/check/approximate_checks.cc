@@ -107,16 +107,17 @@ double activation_error(Workbench& bench, ops::ActivationKind kind, DType type, 
 
 double normal_error(Workbench& bench, DType type) {
   const TypedAddress x = bench.output(type, 64 * 40);
-  normal(bench.context(), {.x = x,
-                           .rows = 64,
-                           .columns = 33,
-                           .row_stride = 40,
-                           .global_columns = 77,
-                           .first_row = 3,
-                           .first_column = 5,
-                           .key = {7, 9},
-                           .parameter = 0x123456789abcdefU,
-                           .deviation = 0.02});
+  normal(bench.context(),
+         {.x = x,
+          .rows = 64,
+          .columns = 33,
+          .row_stride = 40,
+          .global_columns = 77,
+          .first_row = 3,
+          .first_column = 5,
+          .key = {7, 9},
+          .parameter = 0x123456789abcdefU},
+         0.02);
   const std::vector<float> all = bench.read_floats(x, 64 * 40);
   std::vector<float> numbers;
   std::vector<double> expected;

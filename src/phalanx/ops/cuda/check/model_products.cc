@@ -48,16 +48,17 @@ std::int64_t bytes_of(const LinearShape& s) {
 TypedAddress random_matrix(Workbench& bench, std::int64_t rows, std::int64_t columns,
                            std::uint64_t number) {
   const TypedAddress x{bench.reserve(rows * columns * size_of(kType)), kType};
-  normal(bench.context(), {.x = x,
-                           .rows = rows,
-                           .columns = columns,
-                           .row_stride = columns,
-                           .global_columns = columns,
-                           .first_row = 0,
-                           .first_column = 0,
-                           .key = {1, 2},
-                           .parameter = number,
-                           .deviation = 1.0});
+  normal(bench.context(),
+         {.x = x,
+          .rows = rows,
+          .columns = columns,
+          .row_stride = columns,
+          .global_columns = columns,
+          .first_row = 0,
+          .first_column = 0,
+          .key = {1, 2},
+          .parameter = number},
+         1.0);
   return x;
 }
 

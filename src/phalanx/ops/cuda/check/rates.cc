@@ -28,16 +28,17 @@ using Measure = std::function<void(const Rate&)>;
 // Numbers of a normal size that cost no time of the host.
 TypedAddress numbers(Workbench& bench, DType type, std::int64_t n) {
   const TypedAddress x{bench.reserve(n * size_of(type)), type};
-  normal(bench.context(), {.x = x,
-                           .rows = ceil_div(n, 4096) > 1 ? n / 4096 : 1,
-                           .columns = ceil_div(n, 4096) > 1 ? 4096 : n,
-                           .row_stride = 4096,
-                           .global_columns = 4096,
-                           .first_row = 0,
-                           .first_column = 0,
-                           .key = {1, 2},
-                           .parameter = static_cast<std::uint64_t>(n),
-                           .deviation = 1.0});
+  normal(bench.context(),
+         {.x = x,
+          .rows = ceil_div(n, 4096) > 1 ? n / 4096 : 1,
+          .columns = ceil_div(n, 4096) > 1 ? 4096 : n,
+          .row_stride = 4096,
+          .global_columns = 4096,
+          .first_row = 0,
+          .first_column = 0,
+          .key = {1, 2},
+          .parameter = static_cast<std::uint64_t>(n)},
+         1.0);
   return x;
 }
 float* floats(Workbench& bench, std::int64_t n) {

@@ -1,0 +1,184 @@
+#include "phalanx/chat/prompt_encoder.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace phalanx {
+namespace {
+
+// White space of ASCII, which templates trim.
+constexpr std::string_view kBlanks = " \t\n\r\v\f";
+
+// Characters that neither printing nor trimming changes, and that nobody types.
+constexpr std::string_view kMarks = "\x7f\x01\x02\x03\x04\x05\x06\x07";
+
+std::size_t character_length(std::string_view text) {
+  std::size_t length = 1;
+  while (length < text.size() && (static_cast<unsigned char>(text[length]) & 0xc0U) == 0x80U) {
+    ++length;
+  }
+  return length;
+}
+
+std::string without(std::string text, char mark) {
+  std::erase(text, mark);
+  return text;
+}
+
+std::string with_marks(std::string text, const std::vector<std::size_t>& places, char mark) {
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    text.insert(text.begin() + static_cast<std::ptrdiff_t>(*place), mark);
+  }
+  return text;
+}
+
+// A character that no message has.
+std::optional<char> free_mark(const std::vector<ChatMessage>& messages) {
+  for (const char mark : kMarks) {
+    const bool is_used = std::ranges::any_of(messages, [&](const ChatMessage& message) {
+      return message.content.find(mark) != std::string::npos;
+    });
+    if (!is_used) return mark;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void reject(std::string_view written) {
+  throw DataError(
+      "a message has the text '{}', which is a special token where the template writes it, and "
+      "the prompt does not show whose it is: write it another way",
+      written);
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, ChatTemplate chat_template,
+                             ChatSettings settings)
+    : tokenizer_(tokenizer),
+      template_(std::move(chat_template)),
+      settings_(std::move(settings)),
+      places_(tokenizer),
+      special_(tokenizer) {}
+
+std::string PromptEncoder::rendered(std::vector<ChatMessage> messages,
+                                    bool add_generation_prompt) const {
+  return template_
+      .render({.messages = std::move(messages),
+               .add_generation_prompt = add_generation_prompt,
+               .special_tokens = settings_.special_tokens,
+               .arguments = settings_.arguments,
+               .date = settings_.date})
+      .text;
+}
+
+PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
+  std::set<std::size_t> places;
+  Marks marks;
+  const std::size_t begin = std::min(content.find_first_not_of(kBlanks), content.size());
+  const std::size_t end = content.find_last_not_of(kBlanks) + 1;
+  for (const auto& [id, special] : special_.all()) {
+    const auto add = [&](std::size_t place) {
+      places.insert(place);
+      if (marks.written.empty()) marks.written = special;
+    };
+    for (std::size_t at = content.find(special); at != std::string_view::npos;
+         at = content.find(special, at + 1)) {
+      const std::size_t length = character_length(special);
+      if (length == special.size()) reject(special);  // nothing can be put into one character
+      add(at + length);
+    }
+    // The other half of such a text may be the template's.
+    for (std::size_t length = 1; length < special.size(); ++length) {
+      const std::string_view text(special);
+      if (content.substr(0, end).ends_with(text.substr(0, length))) add(end);
+      if (content.substr(begin).starts_with(text.substr(length))) add(begin);
+    }
+  }
+  marks.places.assign(places.begin(), places.end());
+  return marks;
+}
+
+// A mark in a message's text keeps it from being a special token, wherever a template puts it. The
+// marks must change nothing else: that is compared.
+ChatPrompt PromptEncoder::encode(const std::vector<ChatMessage>& messages) {
+  ChatPrompt prompt{.text = rendered(messages, true), .ids = {}};
+  const std::optional<char> mark = free_mark(messages);
+  std::string_view written;
+  // What the model said may have to be seen by the template as it is: thoughts, which are cut out.
+  for (const bool with_answers : {true, false}) {
+    std::vector<ChatMessage> marked = messages;
+    written = {};
+    for (ChatMessage& message : marked) {
+      if (!with_answers && message.role == "assistant") continue;
+      const Marks marks = marks_of(message.content);
+      if (marks.places.empty()) continue;
+      written = marks.written;
+      if (!mark) reject(written);
+      message.content = with_marks(std::move(message.content), marks.places, *mark);
+    }
+    if (written.empty()) {
+      prompt.ids = tokenizer_.encode(prompt.text, {.parse_special = true});
+      return prompt;
+    }
+    std::optional<std::string> text;
+    try {
+      text = rendered(std::move(marked), true);
+    } catch (const Error&) {
+      continue;
+    }
+    if (without(*text, *mark) == prompt.text) return encode_marked(*text, *mark, written);
+  }
+  reject(written);
+}
+
+// Between special tokens, which are the template's, texts with marks are encoded anew without them.
+ChatPrompt PromptEncoder::encode_marked(const std::string& marked, char mark,
+                                        std::string_view written) {
+  ChatPrompt prompt{.text = without(marked, mark), .ids = {}};
+  const auto ids = tokenizer_.encode(marked, {.parse_special = true});
+  std::vector<TokenPlace> places;
+  try {
+    places = places_.of(marked, ids);
+  } catch (const DataError&) {
+    reject(written);
+  }
+  for (std::size_t first = 0; first < ids.size();) {
+    std::size_t last = first;
+    while (last < ids.size() && !special_.has(ids[last])) ++last;
+    if (last == first) {
+      prompt.ids.push_back(ids[first++]);
+      continue;
+    }
+    const std::vector<std::int32_t> run(ids.begin() + static_cast<std::ptrdiff_t>(first),
+                                        ids.begin() + static_cast<std::ptrdiff_t>(last));
+    const std::size_t begin = places[first].begin;
+    std::string text = marked.substr(begin, places[last - 1].end - begin);
+    const bool has_mark = text.find(mark) != std::string::npos;
+    // Alone it must have the tokens that it has where it stands.
+    if (has_mark && tokenizer_.encode(text) != run) reject(written);
+    const auto plain = has_mark ? tokenizer_.encode(without(std::move(text), mark)) : run;
+    prompt.ids.insert(prompt.ids.end(), plain.begin(), plain.end());
+    first = last;
+  }
+  return prompt;
+}
+
+std::int32_t PromptEncoder::end_of_turn() const {
+  constexpr std::string_view kAnswer = "Quokka";
+  std::string text;
+  try {
+    text = rendered({{"user", "Which animal?"}, {"assistant", std::string(kAnswer)}}, false);
+  } catch (const DataError&) {
+    return -1;
+  }
+  const std::size_t found = text.rfind(kAnswer);
+  if (found == std::string::npos) return -1;
+  const std::size_t behind = text.find_first_not_of(kBlanks, found + kAnswer.size());
+  if (behind == std::string::npos) return -1;
+  const auto ids = tokenizer_.encode(text.substr(behind), {.parse_special = true});
+  return !ids.empty() && special_.has(ids.front()) ? ids.front() : -1;
+}
+
+}  // namespace phalanx
