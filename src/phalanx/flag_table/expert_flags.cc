@@ -27,18 +27,18 @@ constexpr TrainFlag kExpertRows[] = {
                     "Layers with experts: each N-th from the first, or those with 1 in a list "
                     "([0]*2+[1]*3)",
                     of_experts({.value_name = "N", .resume = kShape}))),
-    of_families("gpt", works<&ExpertConfig::moe_ffn_hidden_size>(
-                           kExperts, "--moe-ffn-hidden-size",
-                           "Width of an expert (0: --ffn-hidden-size)",
-                           of_experts({.range = kSize, .resume = kShape}))),
+    of_families("gpt",
+                works<&ExpertConfig::moe_ffn_hidden_size>(
+                    kExperts, "--moe-ffn-hidden-size", "Width of an expert (0: --ffn-hidden-size)",
+                    of_experts({.range = kSize, .resume = kShape}))),
     of_families("gpt", works<&ExpertConfig::moe_router_topk>(
                            kExperts, "--moe-router-topk", "Experts of a token",
                            of_experts({.range = from_to(1, kMostInt32), .resume = kFixed}))),
-    of_families("gpt", works<&ExpertConfig::moe_router_score_function>(
-                           kExperts, "--moe-router-score-function",
-                           "What makes scores of the router's logits",
-                           of_experts({.choices = "softmax sigmoid sqrtsoftplus",
-                                       .resume = kFixed}))),
+    of_families(
+        "gpt",
+        works<&ExpertConfig::moe_router_score_function>(
+            kExperts, "--moe-router-score-function", "What makes scores of the router's logits",
+            of_experts({.choices = "softmax sigmoid sqrtsoftplus", .resume = kFixed}))),
     of_families("gpt", works<&ExpertConfig::moe_router_pre_softmax>(
                            kExperts, "--moe-router-pre-softmax",
                            "Probabilities are the softmax over all experts, not over the chosen",

@@ -27,9 +27,9 @@ inline constexpr std::string_view kLogging = "Logging";
 inline constexpr std::string_view kOwn = "Phalanx's own";
 
 inline constexpr std::array kSections = {
-    kNetwork,   kExperts,         kRegularisation, kTraining,      kLearningRate, kPrecision,
-    kRanks,     kPipelines,       kDataParallelism, kOffload,      kRecomputation, kAdapters,
-    kCheckpoints, kData,          kTokenizer,      kChat,          kValidation,   kLogging,
+    kNetwork,     kExperts,   kRegularisation,  kTraining, kLearningRate,  kPrecision,
+    kRanks,       kPipelines, kDataParallelism, kOffload,  kRecomputation, kAdapters,
+    kCheckpoints, kData,      kTokenizer,       kChat,     kValidation,    kLogging,
     kOwn};
 
 }  // namespace phalanx

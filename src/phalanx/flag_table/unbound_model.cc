@@ -11,12 +11,12 @@ constexpr Refusal kActivation = {
     "its sigmoid form of GeLU is not available in this version of Phalanx; --gated-linear-unit "
     "with --activation-func gelu gates by GeLU's tanh form"};
 constexpr Refusal kNoUpcycling = {
-    "experts cannot be made of a dense model's MLPs in this version of Phalanx; train them from the "
+    "experts cannot be made of a dense model's MLPs in this version of Phalanx; train them from "
+    "the "
     "beginning"};
-constexpr Absence kExpertBias = {
-    "nothing depends on it without a bias of experts",
-    {"a bias of experts is not available in this version of Phalanx; "
-     "--moe-router-load-balancing-type aux_loss balances them"}};
+constexpr Absence kExpertBias = {"nothing depends on it without a bias of experts",
+                                 {"a bias of experts is not available in this version of Phalanx; "
+                                  "--moe-router-load-balancing-type aux_loss balances them"}};
 constexpr std::string_view kOneExpertOp =
     "the products of all experts of a layer are always one operation";
 constexpr Absence kLatent = {"nothing depends on it without multi-latent attention",

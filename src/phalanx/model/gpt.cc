@@ -93,8 +93,7 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
     keys += window > 0 && window < sequence ? w * (w + 1.0) / 2.0 + (s - w) * w : s * s;
   }
   return 6.0 * (static_cast<double>(t.num_layers) * attention + mlp_weights_of_layers(t) +
-                adapter_weights(t) +
-                h * static_cast<double>(config.padded_vocabulary)) +
+                adapter_weights(t) + h * static_cast<double>(config.padded_vocabulary)) +
          12.0 * context * (keys / s);
 }
 

@@ -71,8 +71,7 @@ class Steps {
       }
     }
     gpt_.all.join(context_);
-    Outcome outcome{
-        .loss = nn::values_of(gpt_.all.losses.sum), .auxiliary = {}, .gradients = {}};
+    Outcome outcome{.loss = nn::values_of(gpt_.all.losses.sum), .auxiliary = {}, .gradients = {}};
     for (const nn::AuxiliaryTerm& term : gpt_.all.auxiliary) {
       outcome.auxiliary.push_back(nn::values_of(term.sum));
     }

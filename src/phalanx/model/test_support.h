@@ -31,15 +31,14 @@ inline GptConfig test_expert_config() {
   nn::TransformerConfig& transformer = config.transformer;
   transformer = nn::llama_config(transformer);
   transformer.num_layers = 4;
-  transformer.experts = {.experts = 4,
-                         .chosen = 2,
-                         .ffn_hidden = 5,
-                         .layers = {true, false, true, true},
-                         .losses = {{Kind::kBalance, 0.5},
-                                    {Kind::kSequenceBalance, 0.25},
-                                    {Kind::kLogits, 0.125}},
-                         .shared_ffn_hidden = 6,
-                         .shared_gate = true};
+  transformer.experts = {
+      .experts = 4,
+      .chosen = 2,
+      .ffn_hidden = 5,
+      .layers = {true, false, true, true},
+      .losses = {{Kind::kBalance, 0.5}, {Kind::kSequenceBalance, 0.25}, {Kind::kLogits, 0.125}},
+      .shared_ffn_hidden = 6,
+      .shared_gate = true};
   return config;
 }
 

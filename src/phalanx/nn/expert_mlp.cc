@@ -38,8 +38,7 @@ void ExpertMlp::backward_input(BodyCall& call, const Tensor& dx) const {
   if (!is_full) ops::copy(pass.ops, {.destination = dx, .source = sum});
 }
 
-void ExpertMlp::backward_weight(BodyCall& call, const Tensor& x,
-                                const Gradients& gradients) const {
+void ExpertMlp::backward_weight(BodyCall& call, const Tensor& x, const Gradients& gradients) const {
   experts_.backward_weight(call.pass, call.exit_gradient.rows(), x.rows(), routing(call.saved),
                            call.saved, gradients);
   router_.backward_weight(call.pass, x.rows(), call.saved, gradients);

@@ -51,8 +51,8 @@ class Example {
     dy_ = rows();
     set_sines(x_, {.scale = 0.21});
     for (std::int64_t i = 0; i < dy_.count(); ++i) {
-      write_element(dy_, i, std::cos(0.4 * static_cast<double>(i / 4) +
-                                     0.2 * static_cast<double>(i % 4)));
+      write_element(dy_, i,
+                    std::cos(0.4 * static_cast<double>(i / 4) + 0.2 * static_cast<double>(i % 4)));
     }
     y_ = rows();
     dx_ = rows();
@@ -158,12 +158,11 @@ TransformerConfig expert_config(bool gated, bool bias) {
   config.activation = gated ? ops::ActivationKind::kSilu : ops::ActivationKind::kGeluTanh;
   config.gated = gated;
   config.linear_bias = bias;
-  config.experts = {.experts = 5,
-                    .chosen = 2,
-                    .ffn_hidden = 7,
-                    .losses = {{Kind::kBalance, 0.5},
-                               {Kind::kSequenceBalance, 0.25},
-                               {Kind::kLogits, 0.125}}};
+  config.experts = {
+      .experts = 5,
+      .chosen = 2,
+      .ffn_hidden = 7,
+      .losses = {{Kind::kBalance, 0.5}, {Kind::kSequenceBalance, 0.25}, {Kind::kLogits, 0.125}}};
   return config;
 }
 

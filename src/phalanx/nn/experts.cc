@@ -39,9 +39,9 @@ Tensor stacked(Tensors tensors, const std::vector<ParamId>& ids) {
 std::int64_t most_rows(const ExpertSettings& settings, std::int64_t tokens) {
   const std::int64_t pairs = tokens * settings.chosen;
   if (settings.capacity_factor <= 0.0) return pairs;
-  return std::min(pairs, settings.experts * ops::expert_capacity(tokens, settings.chosen,
-                                                                 settings.experts,
-                                                                 settings.capacity_factor));
+  return std::min(pairs,
+                  settings.experts * ops::expert_capacity(tokens, settings.chosen, settings.experts,
+                                                          settings.capacity_factor));
 }
 
 }  // namespace
@@ -186,8 +186,7 @@ void Experts::forward(Pass& pass, const Tensor& y, const Tensor& x, const Routin
                                          .bias = weights(pass, fc2_.biases),
                                          .bias_factors = has_bias ? probabilities : Tensor{}});
   ops::unpermute_rows(
-      pass.ops,
-      {.y = y, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
+      pass.ops, {.y = y, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
 }
 
 void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabilities,
@@ -200,10 +199,9 @@ void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobab
   const Tensor rows = gathered(pass, dy, saved);
   const Tensor dactivated =
       pass.scratch(config_.dtype, {rows.shape[0], config_.experts.ffn_hidden});
-  ops::grouped_linear_input_gradient(pass.ops, {.dx = dactivated,
-                                                .dy = rows,
-                                                .weight = weights(pass, fc2_.weights),
-                                                .offsets = offsets});
+  ops::grouped_linear_input_gradient(
+      pass.ops,
+      {.dx = dactivated, .dy = rows, .weight = weights(pass, fc2_.weights), .offsets = offsets});
   if (config_.experts.capacity_factor > 0.0) ops::fill(pass.ops, {.x = dfc1, .value = 0.0});
   ops::grouped_activation_backward(pass.ops, {.dx = dfc1,
                                               .dprobabilities = dots,
@@ -215,21 +213,18 @@ void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobab
                                               .kind = config_.activation,
                                               .gated = config_.gated});
   if (!fc2_.biases.empty()) {
-    ops::grouped_bias_dots(pass.ops, {.dots = dots,
-                                      .dy = rows,
-                                      .bias = weights(pass, fc2_.biases),
-                                      .offsets = offsets});
+    ops::grouped_bias_dots(
+        pass.ops,
+        {.dots = dots, .dy = rows, .bias = weights(pass, fc2_.biases), .offsets = offsets});
   }
-  ops::gather_elements(
-      pass.ops, {.to = dprobabilities, .from = dots, .index = saved[row_of_pair_]});
+  ops::gather_elements(pass.ops,
+                       {.to = dprobabilities, .from = dots, .index = saved[row_of_pair_]});
   // The rows of y's gradient are not read any more.
-  ops::grouped_linear_input_gradient(pass.ops, {.dx = rows,
-                                                .dy = dfc1,
-                                                .weight = weights(pass, fc1_.weights),
-                                                .offsets = offsets});
-  ops::unpermute_rows(
+  ops::grouped_linear_input_gradient(
       pass.ops,
-      {.y = dx, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
+      {.dx = rows, .dy = dfc1, .weight = weights(pass, fc1_.weights), .offsets = offsets});
+  ops::unpermute_rows(
+      pass.ops, {.y = dx, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
 }
 
 void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
@@ -246,16 +241,13 @@ void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy
       pass.ops, {.dweight = dweight, .dy = dy, .x = x, .offsets = offsets, .accumulate = adds});
   if (linears.biases.empty()) return;
   const Tensor dbias = gradient_of(linears.biases, adds);
-  ops::grouped_bias_gradient(pass.ops, {.dbias = dbias,
-                                        .dy = dy,
-                                        .offsets = offsets,
-                                        .factors = bias_factors,
-                                        .accumulate = adds});
+  ops::grouped_bias_gradient(
+      pass.ops,
+      {.dbias = dbias, .dy = dy, .offsets = offsets, .factors = bias_factors, .accumulate = adds});
 }
 
-void Experts::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x,
-                              const Routing& routing, const Saved& saved,
-                              const Gradients& gradients) const {
+void Experts::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x, const Routing& routing,
+                              const Saved& saved, const Gradients& gradients) const {
   if (fc2_.trains) {
     const WorkspaceScope scope(pass.ops.workspace);
     const Tensor probabilities = row_probabilities(pass, routing, saved);

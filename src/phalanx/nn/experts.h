@@ -1,9 +1,9 @@
 #pragma once
-// The experts of a layer: MLPs of which each computes the tokens that a router has given it. On this
-// rank all experts are whole, and tokens stay where they are: pairs of a token and an expert are
-// sorted by expert, so that a product over all experts is one op. y_t = sum over the chosen experts
-// i of p_ti expert_i(x_t); p multiplies what fc2 reads, and its bias. Works on rows of the residual
-// stream.
+// The experts of a layer: MLPs of which each computes the tokens that a router has given it. On
+// this rank all experts are whole, and tokens stay where they are: pairs of a token and an expert
+// are sorted by expert, so that a product over all experts is one op. y_t = sum over the chosen
+// experts i of p_ti expert_i(x_t); p multiplies what fc2 reads, and its bias. Works on rows of the
+// residual stream.
 
 #include <string>
 #include <vector>
@@ -54,9 +54,7 @@ class Experts {
   static void add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
                             const Tensor& offsets, const Tensor& bias_factors,
                             const Gradients& gradients);
-  std::int64_t fc1_width() const {
-    return (config_.gated ? 2 : 1) * config_.experts.ffn_hidden;
-  }
+  std::int64_t fc1_width() const { return (config_.gated ? 2 : 1) * config_.experts.ffn_hidden; }
 
   // Scratch of the enclosing WorkspaceScope: the rows of pairs, of x or of y's gradient; their
   // probabilities; what fc2 reads.

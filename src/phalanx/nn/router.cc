@@ -7,9 +7,8 @@ namespace phalanx::nn {
 namespace {
 
 ParamSpec weight_spec(const std::string& name, const TransformerConfig& config) {
-  ParamSpec spec =
-      whole_parameter(name, {config.experts.experts, config.hidden}, config.dtype,
-                      {Initialiser::Kind::kNormal, config.init_deviation});
+  ParamSpec spec = whole_parameter(name, {config.experts.experts, config.hidden}, config.dtype,
+                                   {Initialiser::Kind::kNormal, config.init_deviation});
   spec.summed_over = sums_of_stream(config.tensor);
   return spec;
 }
@@ -73,10 +72,9 @@ void Router::drop(Pass& pass, const Saved& saved) const {
 void Router::forward(Pass& pass, const Tensor& x, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   const Tensor& logits = saved[logits_];
-  ops::linear_forward(pass.ops, {.y = logits,
-                                 .x = full(pass, x),
-                                 .weight = full(pass, pass.weights[weight_]),
-                                 .bias = {}});
+  ops::linear_forward(
+      pass.ops,
+      {.y = logits, .x = full(pass, x), .weight = full(pass, pass.weights[weight_]), .bias = {}});
   ops::router_forward(pass.ops, {.experts = experts(saved),
                                  .probabilities = probabilities(saved),
                                  .logits = logits,
@@ -99,9 +97,9 @@ void Router::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabi
                                   .z_loss = losses.z_loss,
                                   .scale = pass.loss_settings.loss_scale});
   const Tensor by_router = pass.scratch(dx.dtype, dx.shape);
-  ops::linear_input_gradient(pass.ops, {.dx = by_router,
-                                        .dy = saved[dlogits_],
-                                        .weight = full(pass, pass.weights[weight_])});
+  ops::linear_input_gradient(
+      pass.ops,
+      {.dx = by_router, .dy = saved[dlogits_], .weight = full(pass, pass.weights[weight_])});
   ops::accumulate(pass.ops, {.destination = dx, .source = by_router});
 }
 

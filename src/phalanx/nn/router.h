@@ -14,8 +14,8 @@ namespace phalanx::nn {
 class Router {
  public:
   // Parameter NAME [E, h]. Saved: logits [T, E], experts and probabilities [T, k].
-  Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-         const std::string& name, const TransformerConfig& config);
+  Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
+         const TransformerConfig& config);
 
   // Chooses experts for the tokens x [T, h], and adds the router's losses.
   void forward(Pass& pass, const Tensor& x, const Saved& saved) const;

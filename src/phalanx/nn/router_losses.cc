@@ -74,16 +74,15 @@ RouterLosses::Gradient RouterLosses::gradient(Pass& pass, const Saved& saved) co
   if (pass.auxiliary.empty()) return gradient;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const RouterLoss& loss = config_.experts.losses[i];
-    const double by_value =
-        loss.coefficient * pass.auxiliary[i].factor * factor(loss, pass.shape);
+    const double by_value = loss.coefficient * pass.auxiliary[i].factor * factor(loss, pass.shape);
     if (loss.kind == Kind::kLogits) {
       gradient.z_loss += by_value;
       continue;
     }
     const bool is_first = !gradient.dscores;
     if (is_first) {
-      gradient.dscores = pass.scratch(full_precision(config_.dtype),
-                                      {pass.shape.micro_batch, experts()});
+      gradient.dscores =
+          pass.scratch(full_precision(config_.dtype), {pass.shape.micro_batch, experts()});
     }
     ops::balance_gradient(pass.ops, {.dscores = gradient.dscores,
                                      .counts = saved[counts_[i]],

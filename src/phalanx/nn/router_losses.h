@@ -1,7 +1,7 @@
 #pragma once
 // The losses of a router (RouterLoss): values that training adds to Pass::auxiliary, and their
-// gradients. N tokens of a microbatch, of which this rank may have a part; E experts, k for a token;
-// f_i: how many tokens have expert i among the k best; P_i: the sum of balance scores
+// gradients. N tokens of a microbatch, of which this rank may have a part; E experts, k for a
+// token; f_i: how many tokens have expert i among the k best; P_i: the sum of balance scores
 // (ops/balance.h).
 //
 //   kBalance          E / (k N^2) sum_i f_i P_i: 1 if all experts are used equally

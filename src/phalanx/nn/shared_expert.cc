@@ -51,8 +51,7 @@ SharedExpert::SharedExpert(ParamTable& table, std::vector<ParamId>& owned, Saved
                            const std::string& name, const TransformerConfig& config)
     : config_(dense_config(config)),
       fc1_(table, owned, name + ".linear_fc1", fc1_width(config), config.hidden, config,
-           config.init_deviation, Linear::Cut::kColumn, Linear::Bias::kNone,
-           fc1_features(config)),
+           config.init_deviation, Linear::Cut::kColumn, Linear::Bias::kNone, fc1_features(config)),
       fc2_(table, owned, name + ".linear_fc2", config.hidden, config.experts.shared_ffn_hidden,
            config, config.exit_deviation(), Linear::Cut::kRow, Linear::Bias::kNone) {
   const std::int64_t width = fc1_width(config) / config.tensor.size;
@@ -81,11 +80,11 @@ Tensor SharedExpert::activated(Pass& pass, const Saved& saved) const {
   const Tensor y = pass.scratch_rows(config_.dtype, config_.local_ffn_hidden());
   const Tensor x = saved[fc1_output_].rows();
   if (config_.gated) {
-    ops::gated_activation_forward(
-        pass.ops, {.y = y.rows(), .x = x, .bias = {}, .kind = config_.activation});
+    ops::gated_activation_forward(pass.ops,
+                                  {.y = y.rows(), .x = x, .bias = {}, .kind = config_.activation});
   } else {
-    ops::bias_activation_forward(
-        pass.ops, {.y = y.rows(), .x = x, .bias = {}, .kind = config_.activation});
+    ops::bias_activation_forward(pass.ops,
+                                 {.y = y.rows(), .x = x, .bias = {}, .kind = config_.activation});
   }
   return y;
 }
@@ -100,15 +99,13 @@ Tensor SharedExpert::output(Pass& pass, const Saved& saved) const {
 void SharedExpert::multiply_by_gate(Pass& pass, const Tensor& to, const Tensor& from,
                                     const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  ops::permute_rows(pass.ops,
-                    {.to = to.rows(),
-                     .from = from.rows(),
-                     .pair_of_row = row_order(pass, gate_->experts(saved)).pair_of_row,
-                     .probabilities = gate_->probabilities(saved)});
+  ops::permute_rows(pass.ops, {.to = to.rows(),
+                               .from = from.rows(),
+                               .pair_of_row = row_order(pass, gate_->experts(saved)).pair_of_row,
+                               .probabilities = gate_->probabilities(saved)});
 }
 
-void SharedExpert::forward(Pass& pass, const Tensor& y, const Tensor& x,
-                           const Saved& saved) const {
+void SharedExpert::forward(Pass& pass, const Tensor& y, const Tensor& x, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
   fc1_.forward(pass, saved[fc1_output_], entered(pass, x));
   Tensor own = output(pass, saved);

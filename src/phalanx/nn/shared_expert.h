@@ -36,8 +36,7 @@ class SharedExpert {
   // fc2's output of this rank's rows of the stream, in scratch.
   Tensor output(Pass& pass, const Saved& saved) const;
   // to = the gate's probability of a row times `from`. Rows of the stream.
-  void multiply_by_gate(Pass& pass, const Tensor& to, const Tensor& from,
-                        const Saved& saved) const;
+  void multiply_by_gate(Pass& pass, const Tensor& to, const Tensor& from, const Saved& saved) const;
   // The gate's gradient by its probability, [rows, 1] in scratch.
   Tensor gate_gradient(Pass& pass, const Tensor& dy, const Saved& saved) const;
 

@@ -65,9 +65,7 @@ class Sublayer final : public ResidualSublayer {
   // Weight gradients are computed while the messages of the input gradient are sent.
   void backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
                 const Gradients& gradients) const override;
-  LastReader input_last_reader() const override {
-    return last_reader_if(body_->entry_trains());
-  }
+  LastReader input_last_reader() const override { return last_reader_if(body_->entry_trains()); }
 
  private:
   bool is_post() const { return post_norm_.has_value(); }

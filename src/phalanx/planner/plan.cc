@@ -343,11 +343,10 @@ std::string to_text(const RunPlan& plan) {
       plan.trained_parameters == plan.model_parameters
           ? ""
           : fmt::format(", of which {} are trained", format_count(plan.trained_parameters));
-  const std::string active =
-      c.experts.num_experts == 0
-          ? ""
-          : fmt::format(", of which {} are active for a token",
-                        format_count(plan.model->active_parameters()));
+  const std::string active = c.experts.num_experts == 0
+                                 ? ""
+                                 : fmt::format(", of which {} are active for a token",
+                                               format_count(plan.model->active_parameters()));
   text += fmt::format("{} parameters{}{}; {:.4g} floating-point operations a step\n",
                       format_count(plan.model_parameters), active, trained, flops_per_step(plan));
   text += fmt::format(

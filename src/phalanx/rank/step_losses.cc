@@ -74,8 +74,8 @@ std::vector<double> LossMemory::auxiliary_results(std::span<const double> number
   for (std::size_t loss = 0; loss < auxiliary_layers.size(); ++loss) {
     const std::int64_t first = static_cast<std::int64_t>(loss) * most_updates + first_update;
     double sum = 0.0;
-    for (const double of_update : numbers.subspan(static_cast<std::size_t>(first),
-                                                  static_cast<std::size_t>(updates))) {
+    for (const double of_update :
+         numbers.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(updates))) {
       sum += of_update;
     }
     results.push_back(sum / (microbatches * static_cast<double>(updates) *

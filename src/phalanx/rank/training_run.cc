@@ -52,7 +52,8 @@ StepsUnderWay TrainingRun::results() {
   const std::int64_t updates = updates_per_iteration();
   const auto read = [&rank = rank_, iterations = std::ssize(iterations_), updates,
                      count = losses_.fixed_count(updates),
-                     microbatches = losses_.microbatches_per_update()](std::span<const std::byte> all) {
+                     microbatches =
+                         losses_.microbatches_per_update()](std::span<const std::byte> all) {
     const StepNumbers& numbers = rank.states().numbers();
     const OptimizerResults& of_optimizer = numbers.of_optimizer();
     const auto number = [&](const Tensor& part) { return numbers.read(part, all).front(); };
@@ -63,8 +64,8 @@ StepsUnderWay TrainingRun::results() {
     for (std::int64_t i = 0; i < iterations; ++i) {
       StepResult result;
       result.losses = rank.losses().results(sums, i * updates, updates, count);
-      result.auxiliary_losses = rank.losses().auxiliary_results(auxiliary_sums, i * updates,
-                                                                updates, microbatches);
+      result.auxiliary_losses =
+          rank.losses().auxiliary_results(auxiliary_sums, i * updates, updates, microbatches);
       result.skipped = number(of_optimizer.skip) != 0.0;
       result.grad_norm = rank.asynchronous() != nullptr ? std::numeric_limits<double>::quiet_NaN()
                                                         : number(of_optimizer.norm);

@@ -9,8 +9,7 @@ namespace {
 
 void check_router(const ExpertConfig& e) {
   if (e.num_experts > ops::kMostExperts) {
-    throw ConfigError("--num-experts {}: a layer has at most {}", e.num_experts,
-                      ops::kMostExperts);
+    throw ConfigError("--num-experts {}: a layer has at most {}", e.num_experts, ops::kMostExperts);
   }
   if (e.moe_router_topk > std::min(e.num_experts, ops::kMostChosenExperts)) {
     throw ConfigError("--moe-router-topk {}: a token has at most {} of --num-experts {}",
@@ -19,9 +18,10 @@ void check_router(const ExpertConfig& e) {
   }
   const bool is_softmax = e.moe_router_score_function == "softmax";
   if (e.moe_router_pre_softmax && !is_softmax) {
-    throw ConfigError("--moe-router-pre-softmax and --moe-router-score-function {} exclude each "
-                      "other: give one",
-                      e.moe_router_score_function);
+    throw ConfigError(
+        "--moe-router-pre-softmax and --moe-router-score-function {} exclude each "
+        "other: give one",
+        e.moe_router_score_function);
   }
   if (e.moe_router_topk == 1 && is_softmax && !e.moe_router_pre_softmax) {
     throw ConfigError(

@@ -58,9 +58,8 @@ std::optional<Kind> balancing_kind(const std::string& type) {
 
 std::vector<bool> expert_layers_from_text(std::string_view text, std::int64_t layers) {
   std::vector<bool> has_experts =
-      layers_from_text("--moe-layer-freq", text, layers, [](std::int64_t layer, std::int64_t n) {
-        return layer % n == 0;
-      });
+      layers_from_text("--moe-layer-freq", text, layers,
+                       [](std::int64_t layer, std::int64_t n) { return layer % n == 0; });
   if (std::ranges::find(has_experts, true) == has_experts.end()) {
     throw ConfigError("--moe-layer-freq {}: no layer has experts; leave --num-experts out", text);
   }
@@ -81,8 +80,8 @@ std::vector<nn::RouterLoss> router_losses(const ExpertConfig& config) {
     const std::optional<Kind> kind = balancing_kind(types[i]);
     const double value = coefficient(words[i]);
     if (!kind && value != 0.0) {
-      throw ConfigError("--moe-aux-loss-coeff {}: --moe-router-load-balancing-type none has no loss",
-                        words[i]);
+      throw ConfigError(
+          "--moe-aux-loss-coeff {}: --moe-router-load-balancing-type none has no loss", words[i]);
     }
     if (kind && std::ranges::find(losses, *kind, &nn::RouterLoss::kind) != losses.end()) {
       throw ConfigError("--moe-router-load-balancing-type {} is given twice", types[i]);

@@ -106,9 +106,9 @@ struct ExpertConfig {
   std::vector<std::string> moe_router_load_balancing_type = {"aux_loss"};
   std::vector<std::string> moe_aux_loss_coeff = {"0"};
   double moe_z_loss_coeff = 0.0;
-  double moe_expert_capacity_factor = 0.0;                 // 0 or less: none
-  std::string moe_token_drop_policy = "probs";             // probs, position
-  std::int64_t moe_shared_expert_intermediate_size = 0;    // 0: none
+  double moe_expert_capacity_factor = 0.0;               // 0 or less: none
+  std::string moe_token_drop_policy = "probs";           // probs, position
+  std::int64_t moe_shared_expert_intermediate_size = 0;  // 0: none
   bool moe_shared_expert_gate = false;
   std::int64_t expert_model_parallel_size = 1;
   std::int64_t expert_tensor_parallel_size = 0;  // 0: as other layers

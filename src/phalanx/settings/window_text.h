@@ -12,7 +12,8 @@ namespace phalanx {
 std::int64_t window_from_text(std::string_view text);
 
 // Which of `layers` layers a flag chooses. "N": those that the rule for a number chooses, given a
-// layer from 0 and N; or a list of 0 and 1 as Python writes it, with brackets, parentheses, + and *:
+// layer from 0 and N; or a list of 0 and 1 as Python writes it, with brackets, parentheses, + and
+// *:
 // "[0]*2+[1]*3". ConfigError if the text has another form or the list another length.
 using EveryNth = bool (*)(std::int64_t layer, std::int64_t n);
 std::vector<bool> layers_from_text(std::string_view flag, std::string_view text,
