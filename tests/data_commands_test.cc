@@ -212,6 +212,38 @@ TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
   expect_error(samples("--model bert --seq-length 4"), 78, "--seq-length");
 }
 
+TEST_F(DataCommandsTest, ConversationsAreShownAsTheyAreTrained) {
+  const std::string words =
+      "--sft --tokenizer-type NullTokenizer --vocab-size 10 --chat-template chat.jinja ";
+  write("chat.jinja",
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %} 9{% endif %} "
+        "{% endfor %}");
+  write("chats.jsonl",
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"1 2\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"3\"}]}\n"
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"4\"}], \"completion\": "
+        "[{\"role\": \"assistant\", \"content\": \"5 6 7 8 5 6 7 8\"}]}\n");
+  const Json shown = run_json(
+      "dataset samples --json --data-path chats.jsonl --split 1,0,0 "
+      "--seq-length 6 --train-samples 1 " +
+      words);
+  EXPECT_EQ(shown["samples"][0], Json::parse(R"({"tokens": [1, 2, 3, 9, 0, 0],
+                                                 "labels": [2, 3, 9, 0, 0, 0],
+                                                 "loss_mask": [0.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+                                                 "position_ids": [0, 1, 2, 3, 0, 0],
+                                                 "documents": [0, 0, 0, 0, -1, -1]})"));
+  const Json found = run_json("dataset info --json chats.jsonl --seq-length 6 " + words);
+  EXPECT_EQ(found["conversations"], 2);
+  EXPECT_EQ(found["tokens"], 14);
+  EXPECT_EQ(found["trained_tokens"], 11);
+  EXPECT_EQ(found["dropped_too_long"], 1);
+  EXPECT_EQ(found["kept_tokens"], 4);
+  expect_error("dataset info --sft chats.jsonl", 64, "--tokenizer-type");
+  expect_error("dataset info chats.jsonl --sft-loss all", 78, "--sft");
+  expect_error("dataset samples --data-path chats.jsonl --seq-length 6 --model bert " + words, 64,
+               "--sft");
+}
+
 TEST_F(DataCommandsTest, WordPieceReadsVocabTxt) {
   write(
       "vocab.txt",

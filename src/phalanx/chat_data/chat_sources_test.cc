@@ -161,6 +161,8 @@ TEST_F(ChatSourcesTest, LongConversations) {
   EXPECT_EQ(ids(start, 1), (std::vector<std::int32_t>{'i', 'j', 259}));
   EXPECT_THAT(start.trained(1), ElementsAre(1, 1, 1));
   EXPECT_EQ(start.counts().trained_labels, 2 + 2 + 2);
+  // The first token that is kept is of the prompt, and is no label.
+  EXPECT_EQ(chosen(Truncation::kStart, 5).counts().trained_labels, 2 + 4 + 2);
 
   EXPECT_THAT(error_of<ConfigError>([&] { chosen(Truncation::kError, 8); }),
               AllOf(HasSubstr("c.jsonl:2: 9 tokens are more than --seq-length 8"),

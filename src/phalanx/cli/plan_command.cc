@@ -187,7 +187,12 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
         use_family_defaults(flags, *named.family);
         fill_in_ranks(config, flags, call.notes);
       },
-      [&] { settle(flags, call); });
+      [&] {
+        settle(flags, call);
+        // As a run does when it has opened the checkpoint.
+        config.lora.has_base = config.lora.rank > 0 && !(config.run.load.empty() &&
+                                                         config.run.pretrained_checkpoint.empty());
+      });
   call.notes.insert(call.notes.begin(), flags.notes().begin(), flags.notes().end());
   if (flags.prints_yaml()) call.yaml = flags.to_yaml();
 }

@@ -32,8 +32,7 @@ constexpr TrainFlag kUnboundDataRows[] = {
               .type = kText,
               .stands_for = "--sft-loss all",
               .state = FlagState::kSatisfied,
-              .reason = "the template is the tokenizer's, and prompts are trained too, as "
-                        "Megatron does",
+              .reason = "the template is the tokenizer's, and prompts are trained, too",
               .satisfied_by = "default",
               .otherwise = "no format has a name here: give --chat-template FILE with the model's "
                            "template (chat_template.jinja of its folder)",

@@ -131,8 +131,8 @@ std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReade
   return base;
 }
 
-void check_adapters(const TrainConfig& config, const Model& model,
-                    const CheckpointReader& checkpoint) {
+void check_loaded_adapters(const TrainConfig& config, const Model& model,
+                           const CheckpointReader& checkpoint) {
   const CheckpointReader* adapters = checkpoint.overlay();
   if (adapters == nullptr) return;
   nn::ParamTable table;

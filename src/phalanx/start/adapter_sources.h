@@ -22,7 +22,7 @@ std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReade
                                             bool leads);
 
 // ConfigError unless the adapters of --lora-load are those of the model.
-void check_adapters(const TrainConfig& config, const Model& model,
-                    const CheckpointReader& checkpoint);
+void check_loaded_adapters(const TrainConfig& config, const Model& model,
+                           const CheckpointReader& checkpoint);
 
 }  // namespace phalanx

@@ -74,7 +74,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
   plan_memory(runner);
   if (loaded) {
     if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
-    check_adapters(config, *model, *checkpoint);
+    check_loaded_adapters(config, *model, *checkpoint);
     check_trained(config, *model, *loaded);
     check_inputs(inputs, *loaded, config.run);
     ImportedParts imported = imported_parts(config, inputs, *loaded);
