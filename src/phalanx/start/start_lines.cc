@@ -82,6 +82,27 @@ void add_model(const RunSetup& setup, Lines& lines) {
   }
 }
 
+// What is trained, where that is not the whole model.
+void add_trained(const RunSetup& setup, Lines& lines) {
+  const TrainConfig& config = setup.config;
+  const OptimizerConfig& o = config.optimizer;
+  const bool has_adapters = config.lora.rank > 0;
+  if (!has_adapters && o.trainable.empty() && o.freeze.empty()) return;
+  const std::string trained = format_count(trained_share(config, *setup.model).parameters);
+  if (!has_adapters) {
+    lines.add(" > trained of them: {}", trained);
+    return;
+  }
+  std::vector<std::string_view> parts;
+  for (const nn::AdapterPart part : adapter_parts(config.lora, config.model)) {
+    parts.push_back(name_of(part));
+  }
+  lines.add(" > LoRA rank {} of {}{}: {} parameters trained of {}", config.lora.rank,
+            fmt::join(parts, " "),
+            config.lora.layers.empty() ? "" : " in layers " + config.lora.layers, trained,
+            format_count(setup.model->parameters()));
+}
+
 void add_data(const RunSetup& setup, Lines& lines) {
   const SampleCounts counts = setup.data->counts();
   lines.add("> building train, validation, and test datasets for {} ...",
@@ -172,18 +193,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   if (config.experts.num_experts > 0) {
     add(" > active of them, for a token: {}", format_count(setup.model->active_parameters()));
   }
-  const std::int64_t trained = trained_share(config, *setup.model).parameters;
-  if (config.lora.rank > 0) {
-    std::vector<std::string_view> parts;
-    for (const nn::AdapterPart part : adapter_parts(config.lora, config.model)) {
-      parts.push_back(name_of(part));
-    }
-    add(" > LoRA rank {} of {}{}: {} parameters trained of {}", config.lora.rank,
-        fmt::join(parts, " "), config.lora.layers.empty() ? "" : " in layers " + config.lora.layers,
-        format_count(trained), format_count(setup.model->parameters()));
-  } else if (!config.optimizer.trainable.empty() || !config.optimizer.freeze.empty()) {
-    add(" > trained of them: {}", format_count(trained));
-  }
+  add_trained(setup, lines);
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
       vocabulary.padded - vocabulary.ids, vocabulary.padded);
   if (vocabulary.ids > setup.tokenizer->vocab_size()) {
