@@ -119,7 +119,7 @@ TEST(ConfigExperts, AreAGpts) {
                 TrainConfig c = parsed("");
                 c.model.family = "t5";
                 c.experts.num_experts = 4;
-                resolve(c);
+                resolve(c, true);
               }),
               HasSubstr("--num-experts 4 is a flag of gpt, not of t5"));
 }
