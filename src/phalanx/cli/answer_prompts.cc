@@ -9,7 +9,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/chat_data/chat_sources.h"
 #include "phalanx/data/split.h"
-#include "phalanx/families/family_sources.h"
+#include "phalanx/families/conversation_sources.h"
 #include "phalanx/settings/data_settings.h"
 
 namespace phalanx {
