@@ -168,7 +168,8 @@ StepError error_of_first_step(const TrainingResult& result, const TrainConfig& c
           (static_cast<double>(before[i]) - static_cast<double>(after[i])) / kLearningRate;
       note(std::abs(has_moved - moved), name, error.weight, error.weight_of);
     }
-    note(std::sqrt(apart / size), name, error.moment, error.moment_of);
+    // The first gradients of an adapter's A are zero.
+    note(apart > 0.0 ? std::sqrt(apart / size) : 0.0, name, error.moment, error.moment_of);
   }
   return error;
 }
