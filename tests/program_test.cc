@@ -163,7 +163,7 @@ TEST_F(ProgramTest, WrongUsageNamesTheNearest) {
   expect_error("pretrain", 64, "name the model");
   expect_error("pretrain gpt --hiden-size 4", 64, "did you mean --hidden-size?");
   expect_error("pretrain gpt --zzzzzzzzzz", 64, "--zzzzzzzzzz: unknown flag");
-  expect_error("pretrain gpt " + training() + "--num-experts 8", 78, "not available");
+  expect_error("pretrain gpt " + training() + "--multi-latent-attention", 78, "not available");
   expect_error("pretrain gpt --num-layers two", 64, "--num-layers");
   expect_error("pretrain gpt 12", 64, "12");
   expect_error("checkpoint show x", 64, "info, digest, diff, verify or consolidate");

@@ -92,6 +92,7 @@ LlmcConfig llmc_config(const TrainConfig& config, std::int64_t vocabulary) {
   expect(!model.apply_layernorm_1p,
          "--apply-layernorm-1p: llm.c's norm weights are kept as they are");
   expect(!model.disable_bias_linear, "--disable-bias-linear: llm.c's linears have biases");
+  expect(config.experts.num_experts == 0, "--num-experts: a layer of llm.c has one MLP");
   expect(!model.qk_layernorm, "--qk-layernorm: llm.c normalises no queries and keys");
   expect(model.window_size == ModelConfig{}.window_size,
          "--window-size: every token of llm.c sees all before it");

@@ -43,6 +43,7 @@ PHALANX_DEVICE float rsqrt_of(float x) {
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+PHALANX_DEVICE double exp_of(double x) { return exp(x); }
 PHALANX_DEVICE double log_of(double x) { return log(x); }
 PHALANX_DEVICE double sin_of(double x) { return sin(x); }
 PHALANX_DEVICE double cos_of(double x) { return cos(x); }

@@ -28,6 +28,7 @@ inline double sqrt_of(double x) { return std::sqrt(x); }
 inline float exp2_of(float x) { return std::exp2(x); }
 inline float reciprocal_of(float x) { return 1.0F / x; }
 inline float rsqrt_of(float x) { return 1.0F / std::sqrt(x); }
+inline double exp_of(double x) { return std::exp(x); }
 inline double log_of(double x) { return std::log(x); }
 inline double sin_of(double x) { return std::sin(x); }
 inline double cos_of(double x) { return std::cos(x); }

@@ -266,9 +266,9 @@ TEST(Answers, AFlagOfAnotherModelIsRefusedByAPlanToo) {
 }
 
 TEST(Answers, AFlagIsSatisfiedByItsValuesAlone) {
-  EXPECT_EQ(parse("--moe-router-topk 02").notes,
-            "--moe-router-topk 02: nothing depends on it without experts\n");
-  EXPECT_NE(parse("--moe-router-topk 1").error.find("--moe-router-topk 1: experts are not"),
+  EXPECT_EQ(parse("--kv-lora-rank 032").notes,
+            "--kv-lora-rank 032: nothing depends on it without multi-latent attention\n");
+  EXPECT_NE(parse("--kv-lora-rank 1").error.find("--kv-lora-rank 1: multi-latent attention is not"),
             std::string::npos);
   EXPECT_EQ(parse("--DDP-impl torch --local_rank 3").error, "");
   EXPECT_NE(parse("--DDP-impl horovod").error.find("local or torch"), std::string::npos);

@@ -6,6 +6,7 @@
 namespace phalanx {
 
 constexpr ModelConfig& part_of(TrainConfig& c, ModelConfig*) { return c.model; }
+constexpr ExpertConfig& part_of(TrainConfig& c, ExpertConfig*) { return c.experts; }
 constexpr LoraConfig& part_of(TrainConfig& c, LoraConfig*) { return c.lora; }
 constexpr LayoutConfig& part_of(TrainConfig& c, LayoutConfig*) { return c.layout; }
 constexpr DataConfig& part_of(TrainConfig& c, DataConfig*) { return c.data; }

@@ -7,6 +7,7 @@
 namespace phalanx {
 
 inline constexpr std::string_view kNetwork = "Network size";
+inline constexpr std::string_view kExperts = "Mixture of experts";
 inline constexpr std::string_view kRegularisation = "Regularisation";
 inline constexpr std::string_view kTraining = "Training";
 inline constexpr std::string_view kLearningRate = "Learning rate";
@@ -26,8 +27,9 @@ inline constexpr std::string_view kLogging = "Logging";
 inline constexpr std::string_view kOwn = "Phalanx's own";
 
 inline constexpr std::array kSections = {
-    kNetwork,   kRegularisation,  kTraining, kLearningRate,  kPrecision, kRanks,
-    kPipelines, kDataParallelism, kOffload,  kRecomputation, kAdapters,  kCheckpoints,
-    kData,      kTokenizer,       kChat,     kValidation,    kLogging,   kOwn};
+    kNetwork,     kExperts,   kRegularisation,  kTraining, kLearningRate,  kPrecision,
+    kRanks,       kPipelines, kDataParallelism, kOffload,  kRecomputation, kAdapters,
+    kCheckpoints, kData,      kTokenizer,       kChat,     kValidation,    kLogging,
+    kOwn};
 
 }  // namespace phalanx

@@ -15,10 +15,10 @@ namespace {
 std::vector<TrainFlag> all_flags() {
   std::vector<TrainFlag> all;
   for (const auto part :
-       {model_flags(), layer_flags(), lora_flags(), optimizer_flags(), layout_flags(), run_flags(),
-        data_flags(), tokenizer_flags(), chat_flags(), unbound_model_flags(),
-        unbound_optimizer_flags(), unbound_layout_flags(), unbound_run_flags(),
-        unbound_data_flags(), unbound_program_flags()}) {
+       {model_flags(), layer_flags(), expert_flags(), lora_flags(), optimizer_flags(),
+        layout_flags(), run_flags(), data_flags(), tokenizer_flags(), chat_flags(),
+        unbound_model_flags(), unbound_optimizer_flags(), unbound_layout_flags(),
+        unbound_run_flags(), unbound_data_flags(), unbound_program_flags()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   const auto place = [](const TrainFlag& flag) {
@@ -43,6 +43,7 @@ const std::vector<TrainFlag>& train_flags() {
 bool describes_model(const TrainFlag& flag) {
   return flag.target != nullptr &&
          (is_row_of(model_flags(), flag) || is_row_of(layer_flags(), flag) ||
+          (is_row_of(expert_flags(), flag) && flag.spec.resume == ResumeClass::kFixed) ||
           (is_row_of(lora_flags(), flag) && flag.spec.resume == ResumeClass::kFixed) ||
           flag.spec.resume == ResumeClass::kShape || flag.spec.name == "--seq-length" ||
           flag.spec.name == "--decoder-seq-length");

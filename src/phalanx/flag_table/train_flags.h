@@ -27,6 +27,7 @@ struct TrainFlag {
 std::span<const TrainFlag> model_flags();
 // More flags of the model: what its layers are made of.
 std::span<const TrainFlag> layer_flags();
+std::span<const TrainFlag> expert_flags();
 // Low-rank adapters.
 std::span<const TrainFlag> lora_flags();
 std::span<const TrainFlag> layout_flags();

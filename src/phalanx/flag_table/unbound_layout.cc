@@ -7,8 +7,6 @@ namespace {
 
 using enum FlagType;
 
-constexpr Absence kExperts = {"nothing depends on it without experts",
-                              {"experts are not available in this version of Phalanx; give 1"}};
 constexpr Refusal kRanksBySample = {
     "every sample is shared out among the same ranks, whatever its length; give "
     "--context-parallel-size, and --pack-documents best-fit where documents are short"};
@@ -61,8 +59,6 @@ constexpr TrainFlag kUnboundLayoutRows[] = {
               "there are no groups of processes beside those that train"),
     refused(kRanks, "--hybrid-context-parallel", kSwitch, kRanksBySample),
     refused(kRanks, "--max-seqlen-per-dp-cp-rank", kInteger, kRanksBySample),
-    only_default("1", kRanks, "--expert-model-parallel-size", kInteger, kExperts),
-    only_default("1", kRanks, "--expert-tensor-parallel-size", kInteger, kExperts),
     passed_over(kRanks, "--tp-comm-overlap", kSwitch,
                 "tensor-parallel messages move while weight gradients are computed, not within a "
                 "product"),

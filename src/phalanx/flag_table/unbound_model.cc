@@ -10,9 +10,15 @@ using enum FlagType;
 constexpr Refusal kActivation = {
     "its sigmoid form of GeLU is not available in this version of Phalanx; --gated-linear-unit "
     "with --activation-func gelu gates by GeLU's tanh form"};
-constexpr Absence kExperts = {"nothing depends on it without experts",
-                              {"experts are not available in this version of Phalanx; every layer "
-                               "has one MLP of --ffn-hidden-size"}};
+constexpr Refusal kNoUpcycling = {
+    "experts cannot be made of a dense model's MLPs in this version of Phalanx; train them from "
+    "the "
+    "beginning"};
+constexpr Absence kExpertBias = {"nothing depends on it without a bias of experts",
+                                 {"a bias of experts is not available in this version of Phalanx; "
+                                  "--moe-router-load-balancing-type aux_loss balances them"}};
+constexpr std::string_view kOneExpertOp =
+    "the products of all experts of a layer are always one operation";
 constexpr Absence kLatent = {"nothing depends on it without multi-latent attention",
                              {"multi-latent attention is not available in this version of Phalanx; "
                               "--group-query-attention shrinks keys and values too"}};
@@ -97,37 +103,42 @@ constexpr TrainFlag kUnboundModelRows[] = {
     satisfied_by("native te", kNetwork, "--cross-entropy-fusion-impl", kText, kOneCrossEntropy,
                  {"the cross entropy has one implementation; leave the flag out", kSamePlan}),
 
-    with_yaml_keys("num_moe_experts",
-                   refused(kNetwork, "--num-experts", kInteger, kExperts.refusal)),
-    only_default("1", kNetwork, "--moe-layer-freq", kText, kExperts),
-    refused(kNetwork, "--moe-ffn-hidden-size", kInteger, kExperts.refusal),
-    refused(kNetwork, "--moe-shared-expert-intermediate-size", kInteger, kExperts.refusal),
-    refused(kNetwork, "--moe-shared-expert-overlap", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-grouped-gemm", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-use-legacy-grouped-gemm", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-layer-recompute", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-extended-tp", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-use-upcycling", kSwitch, kExperts.refusal),
-    only_default("aux_loss", kNetwork, "--moe-router-load-balancing-type", kList, kExperts),
-    only_default("softmax", kNetwork, "--moe-router-score-function", kText, kExperts),
-    only_default("2", kNetwork, "--moe-router-topk", kInteger, kExperts),
-    refused(kNetwork, "--moe-router-pre-softmax", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-router-num-groups", kInteger, kExperts.refusal),
-    refused(kNetwork, "--moe-router-group-topk", kInteger, kExperts.refusal),
-    refused(kNetwork, "--moe-router-topk-scaling-factor", kReal, kExperts.refusal),
-    refused(kNetwork, "--moe-router-enable-expert-bias", kSwitch, kExperts.refusal),
-    only_default("0.001", kNetwork, "--moe-router-bias-update-rate", kReal, kExperts),
-    refused(kNetwork, "--moe-router-dtype", kText, kExperts.refusal),
-    only_default("0 0.0", kNetwork, "--moe-aux-loss-coeff", kList, kExperts),
-    refused(kNetwork, "--moe-z-loss-coeff", kReal, kExperts.refusal),
-    refused(kNetwork, "--moe-input-jitter-eps", kReal, kExperts.refusal),
-    refused(kNetwork, "--moe-token-dropping", kSwitch, kExperts.refusal),
-    only_default("allgather", kNetwork, "--moe-token-dispatcher-type", kText, kExperts),
-    refused(kNetwork, "--moe-per-layer-logging", kSwitch, kExperts.refusal),
-    refused(kNetwork, "--moe-expert-capacity-factor", kReal, kExperts.refusal),
-    refused(kNetwork, "--moe-pad-expert-input-to-capacity", kSwitch, kExperts.refusal),
-    only_default("probs", kNetwork, "--moe-token-drop-policy", kText, kExperts),
-    refused(kNetwork, "--moe-permute-fusion", kSwitch, kExperts.refusal),
+    passed_over(kExperts, "--moe-shared-expert-overlap", kSwitch,
+                "the shared expert and the others give the same numbers in any order"),
+    satisfied(kExperts, "--moe-grouped-gemm", kSwitch, kOneExpertOp),
+    satisfied(kExperts, "--moe-use-legacy-grouped-gemm", kSwitch, kOneExpertOp),
+    satisfied(kExperts, "--moe-permute-fusion", kSwitch,
+              "tokens are sorted by expert with no copy between"),
+    satisfied(kExperts, "--moe-router-fusion", kSwitch,
+              "a router's choice and its probabilities are always one operation"),
+    refused(kExperts, "--moe-layer-recompute", kSwitch,
+            {"layers are recomputed whole; give --recompute-granularity full"}),
+    refused(kExperts, "--moe-extended-tp", kSwitch,
+            {"an expert is whole on every rank; give --expert-tensor-parallel-size 1"}),
+    refused(kExperts, "--moe-use-upcycling", kSwitch, kNoUpcycling),
+    only_default("1", kExperts, "--moe-upcycling-granularity", kInteger,
+                 {"nothing depends on it without upcycling", kNoUpcycling}),
+    refused(kExperts, "--moe-router-enable-expert-bias", kSwitch, kExpertBias.refusal),
+    only_default("0.001", kExperts, "--moe-router-bias-update-rate", kReal, kExpertBias),
+    satisfied_by("fp32", kExperts, "--moe-router-dtype", kText,
+                 "the product of a router is always in fp32",
+                 {"the product of a router is always in fp32; leave the flag out", kSamePlan}),
+    refused(kExperts, "--moe-input-jitter-eps", kReal,
+            {"the input of a router is not changed at random in this version of Phalanx; leave the "
+             "flag out",
+             kSamePlan}),
+    refused(kExperts, "--moe-token-dropping", kSwitch,
+            {"tokens are dropped by --moe-expert-capacity-factor; give its factor"}),
+    satisfied_by("allgather alltoall flex", kExperts, "--moe-token-dispatcher-type", kText,
+                 "every rank has all experts, so tokens stay where they are",
+                 {"every rank has all experts, so tokens stay where they are; leave the flag out",
+                  kSamePlan}),
+    refused(kExperts, "--moe-per-layer-logging", kSwitch,
+            {"losses of routers are reported as means over layers; leave the flag out", kSamePlan}),
+    refused(kExperts, "--moe-pad-expert-input-to-capacity", kSwitch,
+            {"experts compute the tokens that they have, no padding; leave the flag out"}),
+    refused(kExperts, "--moe-apply-probs-on-input", kSwitch,
+            {"probabilities multiply what an expert's second linear reads; leave the flag out"}),
 
     refused(kNetwork, "--multi-latent-attention", kSwitch, kLatent.refusal),
     refused(kNetwork, "--q-lora-rank", kInteger, kLatent.refusal),

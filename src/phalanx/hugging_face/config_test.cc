@@ -253,7 +253,8 @@ TEST(HuggingFaceConfig, ModelsFindTheirArchitecture) {
       {tiny_llama(), "--qk-layernorm", "true"},  {tiny_llama(), "--apply-layernorm-1p", "true"},
       {tiny_llama(), "--rotary-percent", "0.5"}, {tiny_llama(), "--attention-scale", "1"},
       {tiny_gpt2(), "--squared-relu", "true"},   {tiny_gpt2(), "--position-embedding-type", "none"},
-      {tiny_gpt2(), "--kv-channels", "8"},
+      {tiny_gpt2(), "--kv-channels", "8"},       {tiny_gpt2(), "--num-experts", "4"},
+      {tiny_llama(), "--num-experts", "4"},
   };
   for (const auto& [json, flag, value] : cases) {
     EXPECT_THAT(error_of<ConfigError>([&] { name_of(json, flag, value); }), HasSubstr(flag));

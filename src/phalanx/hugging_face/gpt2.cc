@@ -67,6 +67,7 @@ void write_gpt2(const ModelArguments& settings, nlohmann::json& config, Faults& 
   expect(!settings.is_on("--squared-relu") && activation == "gelu",
          "--squared-relu, --activation-func: the activation is a GeLU");
   expect(!settings.is_on("--disable-bias-linear"), "--disable-bias-linear: linears have biases");
+  expect(settings.integer("--num-experts") == 0, "--num-experts: a layer has one MLP");
   expect(!settings.is_on("--qk-layernorm"), "--qk-layernorm: queries and keys have no norms");
   expect(settings.groups() == settings.heads(),
          "--num-query-groups: heads have keys and values of their own");

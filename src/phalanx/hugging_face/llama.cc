@@ -151,6 +151,7 @@ void check_common(const ModelArguments& settings, Faults& faults) {
                                         settings.text("--activation-func") == "silu"),
          "--swiglu: it is the only MLP");
   expect(!settings.is_on("--apply-layernorm-1p"), "--apply-layernorm-1p: weights are kept whole");
+  expect(settings.integer("--num-experts") == 0, "--num-experts: a layer has one MLP");
   expect(!settings.is_on("--qk-layernorm"), "--qk-layernorm: queries and keys have no norms");
   const double scale = settings.number("--attention-scale");
   expect(scale == 0.0, "--attention-scale: it is 1 / sqrt(--kv-channels)");

@@ -250,12 +250,18 @@ void Chunk::add_slots(std::size_t u) {
     // What only backward writes does not exist before it.
     for (const auto& slot : unit.saved_slots()) {
       const bool forward = slot.born == nn::Born::kForward;
+      const PassPoint last = slot.is_kept ? PassPoint{pass_of(slot.last_reader), here.unit} : here;
       add({unit.name() + ": " + slot.name, slot.dtype,
-           forward ? slot_shape(slot) : Entry::ShapeOf(empty_shape), here, here, here.unit});
+           forward ? slot_shape(slot) : Entry::ShapeOf(empty_shape), here, last, here.unit});
     }
   }
   places.backward.slots = entries_.size();
-  for (const auto& slot : unit.saved_slots()) {
+  for (std::size_t s = 0; s < unit.saved_slots().size(); ++s) {
+    const nn::SavedSlot& slot = unit.saved_slots()[s];
+    if (recomputed && slot.is_kept) {
+      add_alias(places.forward.slots + s);
+      continue;
+    }
     const std::string name = unit.name() + ": " + slot.name + (recomputed ? " (recomputed)" : "");
     PassPoint born{PassKind::kBackwardInput, here.unit};
     if (slot.born == nn::Born::kForward) born = recomputed ? recomputation_of(u) : here;
@@ -342,6 +348,7 @@ void Chunk::forward_unit(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks,
 void Chunk::recompute(nn::Pass& whole, Tensors tensors, nn::UnitHooks& hooks, int microbatch,
                       const Group& group) const {
   nn::Pass pass = whole.of(units_[group.first]->sequence());
+  pass.recomputing = true;
   const auto& streams = units_[group.first]->inputs();
   // A hook that fetches weights or saved tensors does so before they are read.
   hooks.before(*units_[group.first], PassKind::kRecompute, microbatch);

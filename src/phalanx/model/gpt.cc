@@ -32,6 +32,27 @@ std::unique_ptr<nn::Unit> make_head(const GptConfig& config, nn::ParamTable& tab
       config.transformer);
 }
 
+// Megatron's names, as scripts read them.
+const char* name_of(nn::RouterLoss::Kind kind) {
+  switch (kind) {
+    case nn::RouterLoss::Kind::kBalance:
+      return "load_balancing_loss";
+    case nn::RouterLoss::Kind::kSequenceBalance:
+      return "seq_load_balancing_loss";
+    case nn::RouterLoss::Kind::kLogits:
+      return "z_loss";
+  }
+  return "";
+}
+
+// Weights of the MLPs of all layers that a row is multiplied with.
+double mlp_weights_of_layers(const nn::TransformerConfig& config) {
+  const nn::ExpertSettings& experts = config.experts;
+  const std::int64_t sparse = experts.num_layers(config.num_layers);
+  return static_cast<double>(config.num_layers - sparse) * mlp_weights(config) +
+         static_cast<double>(sparse) * expert_weights(config);
+}
+
 }  // namespace
 
 Chunk build_gpt_chunk(const GptConfig& config, const ChunkRange& range, nn::ParamTable& table) {
@@ -63,7 +84,7 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
   const auto qkv = static_cast<double>((t.heads + 2 * t.query_groups) * t.head_size);
   const auto h = static_cast<double>(t.hidden);
   const auto s = static_cast<double>(sequence);
-  const double layer = h * qkv + h * context + mlp_weights(t);
+  const double attention = h * qkv + h * context;
   // Keys that the rows of a sample see, over all layers.
   double keys = 0.0;
   for (std::int64_t i = 0; i < t.num_layers; ++i) {
@@ -71,8 +92,8 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
     const auto w = static_cast<double>(window);
     keys += window > 0 && window < sequence ? w * (w + 1.0) / 2.0 + (s - w) * w : s * s;
   }
-  return 6.0 * (static_cast<double>(t.num_layers) * layer + adapter_weights(t) +
-                h * static_cast<double>(config.padded_vocabulary)) +
+  return 6.0 * (static_cast<double>(t.num_layers) * attention + mlp_weights_of_layers(t) +
+                adapter_weights(t) + h * static_cast<double>(config.padded_vocabulary)) +
          12.0 * context * (keys / s);
 }
 
@@ -91,6 +112,26 @@ nn::RowPatterns GptModel::row_patterns() const {
 
 std::vector<LossSpec> GptModel::losses() const {
   return {{.name = "lm loss", .mask = "loss_mask"}};
+}
+
+std::vector<AuxiliaryLossSpec> GptModel::auxiliary_losses() const {
+  const nn::ExpertSettings& experts = config_.transformer.experts;
+  std::vector<AuxiliaryLossSpec> losses;
+  for (const nn::RouterLoss& loss : experts.losses) {
+    losses.push_back(
+        {.name = name_of(loss.kind), .layers = experts.num_layers(config_.transformer.num_layers)});
+  }
+  return losses;
+}
+
+std::int64_t GptModel::active_parameters() const {
+  const nn::TransformerConfig& t = config_.transformer;
+  const std::int64_t fc1 = (t.gated ? 2 : 1) * t.experts.ffn_hidden;
+  const std::int64_t weights = (fc1 + t.experts.ffn_hidden) * t.hidden;
+  const std::int64_t expert = weights + (t.linear_bias ? fc1 + t.hidden : 0);
+  const std::int64_t idle = t.experts.experts - t.experts.chosen;
+  const std::int64_t layers = t.experts.num_layers(t.num_layers);
+  return parameters() - layers * idle * expert;
 }
 
 StageRange GptModel::whole() const {

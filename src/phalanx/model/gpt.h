@@ -46,7 +46,7 @@ std::int64_t gpt_parameters(const GptConfig& config);
 
 // Floating-point operations of the model for one token, forward and backward, with full attention
 // over `sequence` positions (the convention of performance tables): 6 per matrix weight and 12 L s
-// (heads * head size). Where a window is below the sequence, the keys that rows see are counted
+// (heads * head size). Of experts those that compute a token count. Where a window is below the sequence, the keys that rows see are counted
 // instead of s for each: min(i + 1, window) of row i.
 double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence);
 
@@ -66,6 +66,8 @@ class GptModel final : public Model {
   BatchSchema batch_schema() const override;
   nn::RowPatterns row_patterns() const override;
   std::vector<LossSpec> losses() const override;
+  std::vector<AuxiliaryLossSpec> auxiliary_losses() const override;
+  std::int64_t active_parameters() const override;
   StageRange whole() const override;
   Chunk build_chunk(const StageRange& range, nn::ParamTable& table) const override;
   std::int64_t tokens_per_sample() const override { return sequence_; }

@@ -299,5 +299,46 @@ TEST(Gpt, GradientsMatchDifferences) {
   EXPECT_EQ(ops::compare_with_differences(gpt_case(false, nn::AttentionKernel::kUnfused)), "");
 }
 
+// Mixtral 8x7B and Qwen3-30B-A3B.
+TEST(Gpt, CountsTheParametersOfExperts) {
+  GptConfig config{.transformer = {.num_layers = 32,
+                                   .hidden = 4096,
+                                   .ffn_hidden = 14336,
+                                   .heads = 32,
+                                   .query_groups = 8,
+                                   .head_size = 128,
+                                   .norm = nn::NormKind::kRmsNorm,
+                                   .activation = ops::ActivationKind::kSilu,
+                                   .gated = true,
+                                   .linear_bias = false,
+                                   .qkv_bias = false,
+                                   .tensor = {},
+                                   .init_key = {},
+                                   .dropout_key = {}},
+                   .vocabulary = 32000,
+                   .padded_vocabulary = 32000,
+                   .position_table = false,
+                   .tied_embedding = false,
+                   .recompute = {}};
+  config.transformer.experts = {.experts = 8, .chosen = 2, .ffn_hidden = 14336};
+  const GptModel mixtral(config, 4096);
+  EXPECT_EQ(mixtral.parameters(), 46'702'792'704);
+  EXPECT_EQ(mixtral.active_parameters(), 12'879'925'248);
+  // 6 for each weight that multiplies a token, and attention over half of what a row may see is not
+  // left out: 12 L s heads * head size.
+  const double weights = 12'879'925'248.0 - 32000.0 * 4096.0 - 65.0 * 4096.0;
+  EXPECT_EQ(gpt_flops_per_token(config, 4096), 6.0 * weights + 12.0 * 32 * 4096.0 * 4096.0);
+
+  config.vocabulary = config.padded_vocabulary = 151936;
+  config.transformer.num_layers = 48;
+  config.transformer.hidden = 2048;
+  config.transformer.query_groups = 4;
+  config.transformer.qk_norm = true;
+  config.transformer.experts = {.experts = 128, .chosen = 8, .ffn_hidden = 768};
+  const GptModel qwen3(config, 4096);
+  EXPECT_EQ(qwen3.parameters(), 30'532'122'624);
+  EXPECT_EQ(qwen3.active_parameters(), 3'353'032'704);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -23,6 +23,13 @@ struct LossSpec {
   std::string title = {};
 };
 
+// A loss that layers add in training (nn::AuxiliaryTerm). It is the mean over the microbatches of a
+// step, and what is reported the mean over the layers that have it.
+struct AuxiliaryLossSpec {
+  std::string name;  // Megatron's: "load_balancing_loss"
+  std::int64_t layers = 1;
+};
+
 // How the vocabulary is padded, to be printed.
 struct VocabularySize {
   std::int64_t ids = 0;
@@ -45,6 +52,7 @@ class Model {
   virtual nn::RowPatterns row_patterns() const { return {}; }
   // At least one.
   virtual std::vector<LossSpec> losses() const = 0;
+  virtual std::vector<AuxiliaryLossSpec> auxiliary_losses() const { return {}; }
 
   // All of it on one stage.
   virtual StageRange whole() const = 0;
@@ -65,6 +73,8 @@ class Model {
 
   // Without vocabulary padding; shared ones count once.
   std::int64_t parameters() const;
+  // Of these, those with which a token is computed: with experts not all of them.
+  virtual std::int64_t active_parameters() const { return parameters(); }
 };
 
 }  // namespace phalanx

@@ -40,6 +40,7 @@ GptConfig config_with(const RecomputePlan& plan) {
 
 struct Outcome {
   Values loss;
+  std::vector<Values> auxiliary;
   std::vector<Values> gradients;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
@@ -70,7 +71,10 @@ class Steps {
       }
     }
     gpt_.all.join(context_);
-    Outcome outcome{.loss = nn::values_of(gpt_.all.losses.sum), .gradients = {}};
+    Outcome outcome{.loss = nn::values_of(gpt_.all.losses.sum), .auxiliary = {}, .gradients = {}};
+    for (const nn::AuxiliaryTerm& term : gpt_.all.auxiliary) {
+      outcome.auxiliary.push_back(nn::values_of(term.sum));
+    }
     for (const Tensor& gradient : gpt_.all.gradient_tensors) {
       outcome.gradients.push_back(nn::values_of(gradient));
     }
@@ -110,6 +114,20 @@ TEST(Recomputation, GivesTheSameBits) {
     EXPECT_TRUE(std::isfinite(expected.loss[0]));
     for (const RecomputePlan& plan : kPlans) {
       EXPECT_EQ(outcome_of(plan, split), expected) << describe(plan) << ", split " << split;
+    }
+  }
+}
+
+// A router chooses once, and its losses are counted once.
+TEST(Recomputation, KeepsTheChoiceOfExperts) {
+  for (const bool split : {false, true}) {
+    GptConfig config = test_expert_config();
+    const Outcome expected = Steps(config, nullptr).run(split);
+    ASSERT_EQ(expected.auxiliary.size(), 3U);
+    for (const Values& loss : expected.auxiliary) EXPECT_GT(loss[0], 0.0);
+    for (const RecomputePlan& plan : kPlans) {
+      config.recompute = plan;
+      EXPECT_EQ(Steps(config, nullptr).run(split), expected) << describe(plan);
     }
   }
 }

@@ -24,6 +24,24 @@ inline GptConfig test_gpt_config(bool tied) {
           .recompute = {}};
 }
 
+// Four experts in every layer but the second, two for a token, with all losses of routers.
+inline GptConfig test_expert_config() {
+  using Kind = nn::RouterLoss::Kind;
+  GptConfig config = test_gpt_config(true);
+  nn::TransformerConfig& transformer = config.transformer;
+  transformer = nn::llama_config(transformer);
+  transformer.num_layers = 4;
+  transformer.experts = {
+      .experts = 4,
+      .chosen = 2,
+      .ffn_hidden = 5,
+      .layers = {true, false, true, true},
+      .losses = {{Kind::kBalance, 0.5}, {Kind::kSequenceBalance, 0.25}, {Kind::kLogits, 0.125}},
+      .shared_ffn_hidden = 6,
+      .shared_gate = true};
+  return config;
+}
+
 // The batch of layers' tests with the columns of a GPT.
 inline nn::Batch gpt_test_batch(const nn::Batch& batch) {
   const BatchSchema schema = gpt_batch_schema(1);
@@ -52,8 +70,10 @@ struct GptFixture {
     all.allocate(operands, {}, config.vocabulary);
     all.batch = gpt_test_batch(all.batch);
     for (const auto& saved : chunk.saved_tensors(all.shape, false)) {
-      tensors.push_back(operands.output(saved.dtype, saved.shape));
+      tensors.push_back(saved.same_as < 0 ? operands.output(saved.dtype, saved.shape)
+                                          : tensors[static_cast<std::size_t>(saved.same_as)]);
     }
+    all.add_auxiliary(operands, gpt.transformer.experts.losses.size());
   }
   GptFixture(const GptFixture&) = delete;
   GptFixture& operator=(const GptFixture&) = delete;

@@ -13,6 +13,7 @@
 #include "phalanx/base/philox.h"
 #include "phalanx/mesh/param_spec.h"
 #include "phalanx/nn/adapter_settings.h"
+#include "phalanx/nn/expert_settings.h"
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/relative_bias.h"
@@ -70,6 +71,7 @@ struct TransformerConfig {
   bool recompute_core_attention = false;  // unfused: backward recomputes probabilities
   TensorParallel tensor;
   ContextParallel context = {};
+  ExpertSettings experts = {};
   AdapterSettings adapters = {};
   PhiloxKey init_key;
   PhiloxKey dropout_key;

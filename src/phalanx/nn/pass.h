@@ -109,6 +109,14 @@ struct LossTerm {
   double factor = 1.0;
 };
 
+// A loss that layers add to those of the model (nn/expert_settings.h): where its values are added,
+// and the factor of its gradient beside the loss scale and its coefficient, which makes it the mean
+// over the microbatches of an update.
+struct AuxiliaryTerm {
+  Tensor sum;  // [1], f64
+  double factor = 1.0;
+};
+
 // A pass over one sequence of the batch.
 struct Pass {
   Context& ops;
@@ -118,8 +126,12 @@ struct Pass {
   TensorRegion region;
   ContextRegion context = {};
   bool training = true;  // dropout; gradients of the loss
+  // A second forward pass (Chunk): kept slots are there, and sums are not added to again.
+  bool recomputing = false;
   LossSettings loss_settings;
   std::span<const LossTerm> losses;  // in the model's order
+  // By number; empty where they are left out, as in an evaluation.
+  std::span<const AuxiliaryTerm> auxiliary = {};
   Tensors constants = {};            // by ConstantId
   Sequence sequence = Sequence::kOnly;
   BatchShape shape = shapes[sequence];  // of the sequence

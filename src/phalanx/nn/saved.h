@@ -60,6 +60,9 @@ struct SavedSlot {
   Sequence sequence = Sequence::kOnly;
   // Minus infinity is a valid value, for a row that sees no key.
   bool may_be_minus_infinity = false;
+  // Recomputation does not write it again: the tensor of the forward pass lives until its last
+  // reader. For decisions that must not be made twice.
+  bool is_kept = false;
 };
 
 using SavedId = int;

@@ -30,22 +30,42 @@ class SublayerBody : public RegionBody {
   virtual DropoutPlace exit_dropout() const = 0;
 };
 
-class Sublayer {
+// What a Transformer layer adds to the residual stream: one of its sub-layers.
+class ResidualSublayer {
+ public:
+  virtual ~ResidualSublayer() = default;
+  // Tensors of the residual stream. `dout` and `dx` may be the same tensor.
+  virtual void forward(BodyCall call, const Tensor& out, const Tensor& x) const = 0;
+  virtual void recompute(BodyCall call, const Tensor& x) const = 0;
+  virtual void backward_input(BodyCall call, const Tensor& dx, const Tensor& dout,
+                              const Tensor& x) const = 0;
+  virtual void backward_weight(BodyCall call, const Tensor& x,
+                               const Gradients& gradients) const = 0;
+  // Both.
+  virtual void backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
+                        const Gradients& gradients) const {
+    backward_input(call, dx, dout, x);
+    backward_weight(call, x, gradients);
+  }
+  // The last pass that reads x.
+  virtual LastReader input_last_reader() const = 0;
+};
+
+class Sublayer final : public ResidualSublayer {
  public:
   // `name`: the body's last linear, for saved tensors; `layer` counts within the stack.
   Sublayer(const Norm& norm, std::unique_ptr<SublayerBody> body, SavedSlots& slots,
            const std::string& name, std::int64_t layer, const TransformerConfig& config);
 
-  // Tensors of the residual stream. `dout` and `dx` may be the same tensor.
-  void forward(BodyCall call, const Tensor& out, const Tensor& x) const;
-  void recompute(BodyCall call, const Tensor& x) const;
-  void backward_input(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x) const;
-  void backward_weight(BodyCall call, const Tensor& x, const Gradients& gradients) const;
-  // Both; weight gradients are computed while the messages of the input gradient are sent.
+  void forward(BodyCall call, const Tensor& out, const Tensor& x) const override;
+  void recompute(BodyCall call, const Tensor& x) const override;
+  void backward_input(BodyCall call, const Tensor& dx, const Tensor& dout,
+                      const Tensor& x) const override;
+  void backward_weight(BodyCall call, const Tensor& x, const Gradients& gradients) const override;
+  // Weight gradients are computed while the messages of the input gradient are sent.
   void backward(BodyCall call, const Tensor& dx, const Tensor& dout, const Tensor& x,
-                const Gradients& gradients) const;
-  // The last pass that reads x.
-  LastReader input_last_reader() const { return last_reader_if(body_->entry_trains()); }
+                const Gradients& gradients) const override;
+  LastReader input_last_reader() const override { return last_reader_if(body_->entry_trains()); }
 
  private:
   bool is_post() const { return post_norm_.has_value(); }

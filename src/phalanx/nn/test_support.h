@@ -134,6 +134,7 @@ struct LayerFixture {
   Gradients gradients;
   LossSettings loss_settings;
   LossTerm losses;
+  std::vector<AuxiliaryTerm> auxiliary;
   std::vector<Tensor> constants;
 
   void allocate(ops::Operands& operands, const std::vector<SavedSlot>& saved_slots,
@@ -176,7 +177,16 @@ struct LayerFixture {
             .training = true,
             .loss_settings = loss_settings,
             .losses = {&losses, 1},
+            .auxiliary = auxiliary,
             .constants = constants};
+  }
+
+  // The losses of a router, each with another factor.
+  void add_auxiliary(ops::Operands& operands, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      auxiliary.push_back({.sum = operands.filled(DType::kF64, {1}, 0.0),
+                           .factor = 0.5 / static_cast<double>(i + 1)});
+    }
   }
 
   Tensor stream(ops::Operands& operands, std::int64_t width) const {

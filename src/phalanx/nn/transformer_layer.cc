@@ -4,6 +4,7 @@
 
 #include "phalanx/nn/cross_attention.h"
 #include "phalanx/nn/encoder_norm.h"
+#include "phalanx/nn/expert_mlp.h"
 #include "phalanx/nn/mlp.h"
 #include "phalanx/nn/self_attention.h"
 
@@ -24,20 +25,25 @@ TransformerLayer::TransformerLayer(ParamTable& table, std::int64_t layer, std::i
       config_(config),
       reads_encoder_(encoder_output != EncoderOutput::kNone) {
   const std::string prefix = fmt::format("{}.layers.{}", config.stack, layer);
-  sublayers_.push_back(
-      self_attention_sublayer(table, parameters_, slots_, prefix, layer, local_layer, config));
+  const auto add = [&](Sublayer sublayer) {
+    sublayers_.push_back(std::make_unique<const Sublayer>(std::move(sublayer)));
+  };
+  add(self_attention_sublayer(table, parameters_, slots_, prefix, layer, local_layer, config));
   add_between("attention output");
   if (reads_encoder_) {
-    sublayers_.push_back(
-        cross_attention_sublayer(table, parameters_, slots_, prefix, layer, config));
+    add(cross_attention_sublayer(table, parameters_, slots_, prefix, layer, config));
     add_between("cross attention output");
   }
-  sublayers_.push_back(mlp_sublayer(table, parameters_, slots_, prefix, layer, config));
+  if (config.experts.in_layer(layer)) {
+    sublayers_.push_back(expert_sublayer(table, parameters_, slots_, prefix, layer, config));
+  } else {
+    add(mlp_sublayer(table, parameters_, slots_, prefix, layer, config));
+  }
   for (std::size_t i = 0; i < between_.size(); ++i) {
-    slots_.set_last_reader(between_[i], sublayers_[i + 1].input_last_reader());
+    slots_.set_last_reader(between_[i], sublayers_[i + 1]->input_last_reader());
   }
   // Cross attention's weights read the encoder's output.
-  if (!reads_encoder_) input_last_reader_ = sublayers_.front().input_last_reader();
+  if (!reads_encoder_) input_last_reader_ = sublayers_.front()->input_last_reader();
   inputs_ = {{.name = "hidden states",
               .dtype = config.stream_dtype(),
               .width = config.hidden,
@@ -69,16 +75,16 @@ void TransformerLayer::infer(InferencePass& pass, Tensors inputs, Tensors output
   if (config_.causal) call.caches = pass.caches;
   for (std::size_t i = 0; i < sublayers_.size(); ++i) {
     const bool last = i + 1 == sublayers_.size();
-    sublayers_[i].forward(call, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));
+    sublayers_[i]->forward(call, last ? outputs[0] : saved[between_[i]], stream(i, inputs, saved));
   }
 }
 
 void TransformerLayer::recompute(Pass& pass, Tensors inputs, const Saved& saved) const {
   const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = 0; i < between_.size(); ++i) {
-    sublayers_[i].forward(call, saved[between_[i]], stream(i, inputs, saved));
+    sublayers_[i]->forward(call, saved[between_[i]], stream(i, inputs, saved));
   }
-  sublayers_.back().recompute(call, stream(between_.size(), inputs, saved));
+  sublayers_.back()->recompute(call, stream(between_.size(), inputs, saved));
 }
 
 template <typename Backward>
@@ -98,7 +104,7 @@ void TransformerLayer::backward_input(Pass& pass, Tensors inputs, Tensors output
   if (reads_encoder_) call.carried_gradient = input_gradients[1];
   for_each_backward(pass, output_gradients, input_gradients,
                     [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
-                      sublayers_[i].backward_input(call, dx, dout, stream(i, inputs, saved));
+                      sublayers_[i]->backward_input(call, dx, dout, stream(i, inputs, saved));
                     });
 }
 
@@ -106,7 +112,7 @@ void TransformerLayer::backward_weight(Pass& pass, Tensors inputs, const Saved& 
                                        const Gradients& gradients) const {
   const BodyCall call = body_call(pass, inputs, saved);
   for (std::size_t i = sublayers_.size(); i-- > 0;) {
-    sublayers_[i].backward_weight(call, stream(i, inputs, saved), gradients);
+    sublayers_[i]->backward_weight(call, stream(i, inputs, saved), gradients);
   }
 }
 
@@ -120,7 +126,7 @@ void TransformerLayer::backward(Pass& pass, Tensors inputs, Tensors output_gradi
   if (reads_encoder_) call.carried_gradient = input_gradients[1];
   for_each_backward(pass, output_gradients, input_gradients,
                     [&](std::size_t i, const Tensor& dx, const Tensor& dout) {
-                      sublayers_[i].backward(call, dx, dout, stream(i, inputs, saved), gradients);
+                      sublayers_[i]->backward(call, dx, dout, stream(i, inputs, saved), gradients);
                     });
 }
 

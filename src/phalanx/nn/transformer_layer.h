@@ -1,6 +1,8 @@
 #pragma once
-// A Transformer layer: self attention, cross attention if it reads an encoder's output, and MLP.
-// Each is a sub-layer with its norm and residual.
+// A Transformer layer: self attention, cross attention if it reads an encoder's output, and an MLP
+// or experts. Each is a sub-layer with its norm and residual.
+
+#include <memory>
 
 #include "phalanx/nn/sublayer.h"
 #include "phalanx/nn/unit.h"
@@ -48,7 +50,7 @@ class TransformerLayer final : public Unit {
 
   const TransformerConfig config_;
   bool reads_encoder_;
-  std::vector<Sublayer> sublayers_;
+  std::vector<std::unique_ptr<const ResidualSublayer>> sublayers_;
   std::vector<SavedId> between_;  // the residual stream between sub-layers i and i + 1
 };
 

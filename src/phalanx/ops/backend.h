@@ -16,18 +16,23 @@
 
 #include "phalanx/ops/activation.h"
 #include "phalanx/ops/attention.h"
+#include "phalanx/ops/balance.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/ops/dropout.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/embedding.h"
+#include "phalanx/ops/grouped_activation.h"
+#include "phalanx/ops/grouped_linear.h"
 #include "phalanx/ops/linear.h"
 #include "phalanx/ops/norm.h"
 #include "phalanx/ops/optimizer.h"
+#include "phalanx/ops/permute.h"
 #include "phalanx/ops/queue.h"
 #include "phalanx/ops/random.h"
 #include "phalanx/ops/reduce.h"
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rotary.h"
+#include "phalanx/ops/router.h"
 #include "phalanx/tensor/recorder.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -55,7 +60,14 @@ struct OpListOf {};
   X(LabelMask) X(LossSeed) X(LossAccumulate)                                        \
   X(AdamSegments) X(SgdSegments)                                                    \
   X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) X(GradientFactor)\
-  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Uniform) X(Scale)
+  X(Fill) X(Copy) X(Accumulate) X(Normal) X(Uniform) X(Scale)                       \
+  X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice)            \
+  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts)            \
+  X(ExpertBiasUpdate)                                                               \
+  X(GroupedLinearForward) X(GroupedLinearInputGradient)                             \
+  X(GroupedLinearWeightGradient) X(GroupedBiasGradient) X(GroupedBiasDots)          \
+  X(GroupedActivationForward) X(GroupedActivationBackward)                          \
+  X(SortPairs) X(PermuteRows) X(UnpermuteRows) X(PairDots) X(GatherElements)
 // clang-format on
 
 template <typename None, typename... Ops>

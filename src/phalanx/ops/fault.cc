@@ -18,12 +18,15 @@ struct Text {
   const char* format;  // of the value and the limit
 };
 constexpr auto kTexts = std::to_array<Text>({
+    {kNumber<SortPairs>, "sort_pairs: expert {} of {}"},
     {kNumber<AddPositions>, "add_positions: position {} of a table of {}"},
     {kNumber<SparseEmbeddingGradient>, "sparse_embedding_gradient: more than {1} distinct rows"},
     {kNumber<Rotate>, "rotate: position {} of a table of {}"},
     {kNumber<CrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
     {kNumber<CrossEntropyStatistics>, "cross_entropy: target {} of a vocabulary of {}"},
     {kNumber<VocabularyParallelCrossEntropy>, "cross_entropy: target {} of a vocabulary of {}"},
+    {kNumber<RouterForward>, "router_forward: the logit of expert {} of {} is not finite"},
+    {kNumber<SinkhornChoice>, "sinkhorn_choice: the logit of expert {} of {} is not finite"},
 });
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "phalanx/ops/cpu/cpu_backend.h"
 #include "phalanx/ops/cross_entropy.h"
 #include "phalanx/ops/embedding.h"
+#include "phalanx/ops/permute.h"
 #include "phalanx/ops/ref/ref_backend.h"
 #include "phalanx/ops/rotary.h"
 
@@ -80,6 +81,14 @@ void expect_texts(std::unique_ptr<Backend> backend) {
     rotate(context, {.y = heads, .x = heads, .position = ids, .table = table});
   };
   EXPECT_THAT(text_with(-2, turn), HasSubstr("rotate: position -2 of a table of 5 (row 3)"));
+  const auto sort = [&] {
+    sort_pairs(context, {.offsets = zeros(DType::kI32, {6}),
+                         .pair_of_row = zeros(DType::kI32, {4}),
+                         .row_of_pair = zeros(DType::kI32, {2, 2}),
+                         .chosen = ids});
+  };
+  EXPECT_EQ(text_with(-2, sort), "no error") << "the pair was dropped";
+  EXPECT_THAT(text_with(5, sort), HasSubstr("sort_pairs: expert 5 of 5 (row 3)"));
   const Tensor logits = zeros(DType::kF32, {4, 8});
   CrossEntropy loss{.loss = zeros(DType::kF32, {4}),
                     .dlogits = {},

@@ -32,6 +32,8 @@ class StepServices {
   virtual const nn::Batch& loaded(int microbatch) = 0;
   // The tensors to which the microbatch's losses are added.
   virtual std::span<const nn::LossTerm> losses(int microbatch) = 0;
+  // The same of losses that layers add; none: they are left out.
+  virtual std::span<const nn::AuxiliaryTerm> auxiliary_losses(int /*microbatch*/) { return {}; }
 
   // The next four calls do not occur in an evaluation. By default they throw an InternalError.
 

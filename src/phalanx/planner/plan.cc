@@ -235,6 +235,7 @@ Json model_json(const RunPlan& plan) {
                {"sequence_length", c.data.seq_length},
                {"dtype", name_of(plan.model->transformer().dtype)},
                {"losses", loss_names(plan)}};
+  if (c.experts.num_experts > 0) json["active_parameters"] = plan.model->active_parameters();
   if (plan.trained_parameters != plan.model_parameters) {
     json["trained_parameters"] = plan.trained_parameters;
   }
@@ -342,8 +343,12 @@ std::string to_text(const RunPlan& plan) {
       plan.trained_parameters == plan.model_parameters
           ? ""
           : fmt::format(", of which {} are trained", format_count(plan.trained_parameters));
-  text += fmt::format("{} parameters{}; {:.4g} floating-point operations a step\n",
-                      format_count(plan.model_parameters), trained, flops_per_step(plan));
+  const std::string active = c.experts.num_experts == 0
+                                 ? ""
+                                 : fmt::format(", of which {} are active for a token",
+                                               format_count(plan.model->active_parameters()));
+  text += fmt::format("{} parameters{}{}; {:.4g} floating-point operations a step\n",
+                      format_count(plan.model_parameters), active, trained, flops_per_step(plan));
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {}\n",

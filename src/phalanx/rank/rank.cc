@@ -95,7 +95,7 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
-      losses_(config_, *family_model_, programs_, states_.numbers().loss_sums(),
+      losses_(config_, *family_model_, programs_, states_.numbers(),
               arenas["workspace"], host_context().workspace),
       batches_(schema_, row_patterns(*family_model_, schema_), config.layout.micro_batch_size,
                programs_.batch_slots(), arenas["workspace"], ranks.coordinates.context) {

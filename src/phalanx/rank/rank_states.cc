@@ -80,6 +80,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
   // These tensors live as long as the run, so they lie at the bottom of the workspace.
   numbers_ = std::make_unique<StepNumbers>(
       StepNumbers::Sizes{.losses = std::ssize(model.losses()),
+                         .auxiliary_losses = std::ssize(model.auxiliary_losses()),
                          .updates = programs.most_updates(),
                          .full = nn::full_precision(model.transformer().dtype),
                          .counts_zeros = config.optimizer.log_num_zeros_in_grad,

@@ -24,6 +24,8 @@ struct StepResult {
   std::vector<LossResult> losses;  // in the model's order
   double loss() const { return losses.front().mean; }
   double tokens() const { return losses.front().count; }  // with --loss-average token
+  // Of training: means over microbatches and layers, in the model's order.
+  std::vector<double> auxiliary_losses = {};
   // Of the whole model. NaN under an asynchronous schedule, where stages update at different times.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad

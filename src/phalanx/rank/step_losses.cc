@@ -9,6 +9,15 @@
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
+namespace {
+
+std::vector<std::int64_t> layers_of_auxiliary_losses(const Model& model) {
+  std::vector<std::int64_t> layers;
+  for (const AuxiliaryLossSpec& loss : model.auxiliary_losses()) layers.push_back(loss.layers);
+  return layers;
+}
+
+}  // namespace
 
 void write_scalar(Context& context, const Tensor& scalar, double value) {
   const auto rounded = static_cast<float>(value);
@@ -18,12 +27,14 @@ void write_scalar(Context& context, const Tensor& scalar, double value) {
 }
 
 LossMemory::LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-                       const Tensor& loss_sums, Arena& workspace, Arena& host)
+                       const StepNumbers& numbers, Arena& workspace, Arena& host)
     : averages_microbatches(config.optimizer.loss_average == "microbatch"),
       num_losses(model.losses().size()),
+      auxiliary_layers(layers_of_auxiliary_losses(model)),
       scores(family_of(config).evaluation_scores(config)),
-      sums(loss_sums),
+      sums(numbers.loss_sums()),
       most_updates(sums.count() / (2 * static_cast<std::int64_t>(num_losses))),
+      auxiliary_sums(numbers.auxiliary_sums()),
       scale(workspace.allocate(nn::full_precision(model.transformer().dtype), {1})) {
   const auto count = static_cast<std::int64_t>(num_losses);
   const auto reserve = [&](const Shape& shape) { return workspace.allocate(DType::kF64, shape); };
@@ -56,6 +67,23 @@ std::vector<LossResult> LossMemory::results(std::span<const double> numbers,
   return results;
 }
 
+std::vector<double> LossMemory::auxiliary_results(std::span<const double> numbers,
+                                                  std::int64_t first_update, std::int64_t updates,
+                                                  double microbatches) const {
+  std::vector<double> results;
+  for (std::size_t loss = 0; loss < auxiliary_layers.size(); ++loss) {
+    const std::int64_t first = static_cast<std::int64_t>(loss) * most_updates + first_update;
+    double sum = 0.0;
+    for (const double of_update :
+         numbers.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(updates))) {
+      sum += of_update;
+    }
+    results.push_back(sum / (microbatches * static_cast<double>(updates) *
+                             static_cast<double>(auxiliary_layers[loss])));
+  }
+  return results;
+}
+
 StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
                        const RankCommunicators& ranks, const RankProgram& program, Context& context,
                        Context& host_context)
@@ -65,8 +93,10 @@ StepLosses::StepLosses(const TrainConfig& config, const LossMemory& memory,
       program_(program),
       context_(context),
       host_context_(host_context),
-      terms_(memory.num_losses) {
+      terms_(memory.num_losses),
+      auxiliary_terms_(memory.auxiliary_layers.size()) {
   ops::fill(context_, {.x = memory.sums, .value = 0.0});
+  if (memory.auxiliary_sums) ops::fill(context_, {.x = memory.auxiliary_sums, .value = 0.0});
   if (memory.of_microbatches) ops::fill(context_, {.x = memory.of_microbatches, .value = 0.0});
 }
 
@@ -84,6 +114,16 @@ void StepLosses::count(const std::vector<double>& own) {
   sum_over(host, ranks_.on_host(ranks_.data.get()), counts);
   counts_.assign(terms_.size(), 1.0);
   host.backend.read_back(host.queue, counts, std::as_writable_bytes(std::span(counts_)));
+}
+
+std::span<const nn::AuxiliaryTerm> StepLosses::auxiliary_terms(int microbatch) {
+  const std::int64_t update = microbatch / program_.microbatches_per_update;
+  for (std::size_t loss = 0; loss < auxiliary_terms_.size(); ++loss) {
+    const std::int64_t place = static_cast<std::int64_t>(loss) * memory_.most_updates + update;
+    auxiliary_terms_[loss] = {.sum = memory_.auxiliary_sums.slice(0, place, 1),
+                              .factor = 1.0 / microbatches_per_update()};
+  }
+  return auxiliary_terms_;
 }
 
 std::span<const nn::LossTerm> StepLosses::terms(int microbatch) {
@@ -105,7 +145,7 @@ std::span<const nn::LossTerm> StepLosses::terms(int microbatch) {
 }
 
 Tensor StepLosses::divisor(std::int64_t update) const {
-  const bool divides = !memory_.averages_microbatches && terms_.size() == 1;
+  const bool divides = !memory_.averages_microbatches && !memory_.wants_counts();
   return divides ? part(0, Part::kCount, update) : Tensor{};
 }
 
@@ -150,6 +190,11 @@ void StepLosses::sum_over_ranks() const {
   if (memory_.averages_microbatches) average_microbatches();
   sum_over(context_, ranks_.data.get(), memory_.sums);
   sum_over(context_, ranks_.pipeline.get(), memory_.sums);
+  if (!memory_.auxiliary_sums) return;
+  // Each rank has the part of its rows and layers.
+  sum_over(context_, ranks_.tensor.get(), memory_.auxiliary_sums);
+  sum_over(context_, ranks_.data.get(), memory_.auxiliary_sums);
+  sum_over(context_, ranks_.pipeline.get(), memory_.auxiliary_sums);
 }
 
 void StepLosses::sum_losses_over_ranks() const {
@@ -171,7 +216,7 @@ double StepLosses::microbatches_per_update() const {
   return static_cast<double>(program_.microbatches_per_update * data_parallel_size(layout_));
 }
 
-// With one loss a constant: the end of the step divides by what is unmasked.
+// With one loss alone a constant: the end of the step divides by what is unmasked.
 double StepLosses::factor(std::size_t loss) const {
   if (!memory_.wants_counts()) return 1.0 / tokens_per_update();
   if (loss >= counts_.size()) return 1.0;  // an evaluation does not count

@@ -12,27 +12,37 @@
 #include "phalanx/rank/communicators.h"
 #include "phalanx/rank/rank_programs.h"
 #include "phalanx/rank/step.h"
+#include "phalanx/rank/step_numbers.h"
 #include "phalanx/settings/train_config.h"
 
 namespace phalanx {
 
 // Allocated once: in the workspace, and what the host counts in its memory.
 struct LossMemory {
-  // `sums`: StepNumbers::loss_sums().
+  // The sums lie in `numbers`.
   LossMemory(const TrainConfig& config, const Model& model, const RankPrograms& programs,
-             const Tensor& sums, Arena& workspace, Arena& host);
+             const StepNumbers& numbers, Arena& workspace, Arena& host);
 
   // The losses of several updates together, by what was read of `sums`. `count`, where given, is
   // what each is divided by.
   std::vector<LossResult> results(std::span<const double> sums, std::int64_t first_update,
                                   std::int64_t updates, std::optional<double> count) const;
 
+  // The auxiliary losses of the same updates, by what was read of `auxiliary_sums`. `microbatches`:
+  // of an update, on all data-parallel ranks.
+  std::vector<double> auxiliary_results(std::span<const double> sums, std::int64_t first_update,
+                                        std::int64_t updates, double microbatches) const;
+
   // Whether a step must be told beforehand what each loss counts. With several losses the gradients
   // cannot be divided at the end: by then they are one sum.
-  bool wants_counts() const { return num_losses > 1 && !averages_microbatches; }
+  bool wants_counts() const {
+    return (num_losses > 1 || !auxiliary_layers.empty()) && !averages_microbatches;
+  }
 
   const bool averages_microbatches;  // --loss-average microbatch: Megatron's mean of means
   std::size_t num_losses;            // of the model
+  // By auxiliary loss: the layers that add to it.
+  std::vector<std::int64_t> auxiliary_layers;
   // Of a model with one loss: the batch column that says what counts, and its entries per sample.
   std::size_t mask_column = 0;
   std::int64_t counted_per_sample = 1;
@@ -41,6 +51,7 @@ struct LossMemory {
 
   Tensor sums;                // f64, [losses, {sum, count}, most updates]
   std::int64_t most_updates;  // of a program
+  Tensor auxiliary_sums;      // f64, [auxiliary losses, most updates]
   // With --loss-average microbatch: f64, [losses, {sum, count}, most microbatches of a program].
   Tensor of_microbatches;
   Tensor global_counts;  // f64, [losses], where wants_counts(); on the host
@@ -59,11 +70,13 @@ class StepLosses {
   void count(const std::vector<double>& own);
   // Where the microbatch's losses are added, until the next are asked for.
   std::span<const nn::LossTerm> terms(int microbatch);
+  std::span<const nn::AuxiliaryTerm> auxiliary_terms(int microbatch);
 
   // [1] f64 of an update; what an update divides by, or an empty tensor where it divides by
   // nothing.
   Tensor divisor(std::int64_t update) const;
   double tokens_per_update() const;
+  double microbatches_per_update() const;  // of all data-parallel ranks
   // Of all microbatches of several updates, where training divides by their number.
   std::optional<double> fixed_count(std::int64_t updates) const;
 
@@ -77,7 +90,6 @@ class StepLosses {
  private:
   // --loss-average microbatch: puts the means of this rank's microbatches into the sums.
   void average_microbatches() const;
-  double microbatches_per_update() const;  // of all data-parallel ranks
   double factor(std::size_t loss) const;
   enum class Part : std::uint8_t { kSum, kCount };
   // [1] f64 of one update, and those of all updates.
@@ -91,6 +103,7 @@ class StepLosses {
   Context& context_;
   Context& host_context_;
   std::vector<nn::LossTerm> terms_;
+  std::vector<nn::AuxiliaryTerm> auxiliary_terms_;
   std::vector<double> counts_;  // by loss, once counted
 };
 

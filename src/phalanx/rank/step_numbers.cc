@@ -24,8 +24,9 @@ StepNumbers::StepNumbers(const Sizes& sizes, Arena& arena) {
   PHALANX_CHECK(sizes.full == DType::kF32 || sizes.full == DType::kF64, "numbers of a step in {}",
                 name_of(sizes.full));
   const std::int64_t sums = 2 * sizes.losses * sizes.updates;
+  const std::int64_t auxiliary = sizes.auxiliary_losses * sizes.updates;
   const std::int64_t doubles =
-      sums + (sizes.counts_zeros ? 1 : 0) + (sizes.parameters_norm ? 1 : 0);
+      sums + auxiliary + (sizes.counts_zeros ? 1 : 0) + (sizes.parameters_norm ? 1 : 0);
   all_ = arena.allocate(DType::kU8, {doubles * size_of(DType::kF64) + 2 * size_of(sizes.full)});
   std::int64_t at = all_.offset;
   const auto next = [&](DType dtype, std::int64_t count) {
@@ -35,6 +36,7 @@ StepNumbers::StepNumbers(const Sizes& sizes, Arena& arena) {
   };
   // The widest come first, so all are aligned.
   loss_sums_ = next(DType::kF64, sums);
+  if (auxiliary > 0) auxiliary_sums_ = next(DType::kF64, auxiliary);
   if (sizes.counts_zeros) of_optimizer_.zeros = next(DType::kF64, 1);
   if (sizes.parameters_norm) parameter_squares_ = next(DType::kF64, 1);
   of_optimizer_.norm = next(sizes.full, 1);

@@ -20,6 +20,7 @@ class StepNumbers {
  public:
   struct Sizes {
     std::int64_t losses = 1;
+    std::int64_t auxiliary_losses = 0;
     std::int64_t updates = 1;      // the most of a program
     DType full = DType::kF32;      // of norm and skip
     bool counts_zeros = false;     // --log-num-zeros-in-grad
@@ -31,6 +32,8 @@ class StepNumbers {
   const Tensor& all() const { return all_; }
   // f64, [2 * losses * updates]: by loss, sum and count, update.
   const Tensor& loss_sums() const { return loss_sums_; }
+  // f64, [auxiliary losses * updates]; absent where there are none.
+  const Tensor& auxiliary_sums() const { return auxiliary_sums_; }
   const OptimizerResults& of_optimizer() const { return of_optimizer_; }
   // [1] f64, of the parameters after the last update; absent without parameters_norm.
   const Tensor& parameter_squares() const { return parameter_squares_; }
@@ -39,7 +42,7 @@ class StepNumbers {
   std::vector<double> read(const Tensor& part, std::span<const std::byte> all) const;
 
  private:
-  Tensor all_, loss_sums_, parameter_squares_;
+  Tensor all_, loss_sums_, auxiliary_sums_, parameter_squares_;
   OptimizerResults of_optimizer_;
 };
 

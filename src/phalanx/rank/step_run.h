@@ -63,6 +63,9 @@ class TrainingRun final : public StepRun {
   StepsUnderWay results();
 
   const nn::Batch& load(int microbatch) override;
+  std::span<const nn::AuxiliaryTerm> auxiliary_losses(int microbatch) override {
+    return losses_.auxiliary_terms(microbatch);
+  }
   nn::Weights stale_weights(int version) override;
   void reduce_gradients(int chunk) override;
   void optimizer_step(int version) override;

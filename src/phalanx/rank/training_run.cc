@@ -51,15 +51,21 @@ StepsUnderWay TrainingRun::results() {
   if (rank_.config().optimizer.log_params_norm) sum_parameter_squares();
   const std::int64_t updates = updates_per_iteration();
   const auto read = [&rank = rank_, iterations = std::ssize(iterations_), updates,
-                     count = losses_.fixed_count(updates)](std::span<const std::byte> all) {
+                     count = losses_.fixed_count(updates),
+                     microbatches =
+                         losses_.microbatches_per_update()](std::span<const std::byte> all) {
     const StepNumbers& numbers = rank.states().numbers();
     const OptimizerResults& of_optimizer = numbers.of_optimizer();
     const auto number = [&](const Tensor& part) { return numbers.read(part, all).front(); };
     const std::vector<double> sums = numbers.read(numbers.loss_sums(), all);
+    std::vector<double> auxiliary_sums;
+    if (numbers.auxiliary_sums()) auxiliary_sums = numbers.read(numbers.auxiliary_sums(), all);
     std::vector<StepResult> results;
     for (std::int64_t i = 0; i < iterations; ++i) {
       StepResult result;
       result.losses = rank.losses().results(sums, i * updates, updates, count);
+      result.auxiliary_losses =
+          rank.losses().auxiliary_results(auxiliary_sums, i * updates, updates, microbatches);
       result.skipped = number(of_optimizer.skip) != 0.0;
       result.grad_norm = rank.asynchronous() != nullptr ? std::numeric_limits<double>::quiet_NaN()
                                                         : number(of_optimizer.norm);

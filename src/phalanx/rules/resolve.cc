@@ -68,7 +68,9 @@ void check_size(const TrainConfig& c) {
   const ModelConfig& m = c.model;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = real(m.hidden_size) + real(m.num_attention_heads) * real(m.kv_channels);
-  const double layer = width * (4.0 * width + 4.0 * real(m.ffn_hidden_size));
+  const double experts = real(c.experts.num_experts) * real(c.experts.moe_ffn_hidden_size) +
+                         real(c.experts.moe_shared_expert_intermediate_size);
+  const double layer = width * (4.0 * width + 4.0 * (real(m.ffn_hidden_size) + experts));
   const double tables =
       real(m.hidden_size) * (2.0 * 2147483647.0 + real(m.max_position_embeddings));
   const double sequence = real(c.data.seq_length) + real(c.data.decoder_seq_length);
@@ -76,8 +78,10 @@ void check_size(const TrainConfig& c) {
   const double attention = real(m.num_attention_heads) * sequence;
   // A layer of a decoder has cross attention too.
   const double layers = real(m.num_layers) + 2.0 * real(m.decoder_num_layers);
+  const double of_experts =
+      real(c.experts.moe_router_topk) * (width + real(c.experts.moe_ffn_hidden_size)) + experts;
   const double activations =
-      rows * (24.0 * width + 10.0 * real(m.ffn_hidden_size) + 6.0 * attention);
+      rows * (24.0 * width + 10.0 * (real(m.ffn_hidden_size) + of_experts) + 6.0 * attention);
   const double bytes = 24.0 * (layers * layer + tables) + 8.0 * layers * activations;
   if (bytes < std::exp2(62)) return;
   throw ConfigError(
@@ -164,6 +168,7 @@ void resolve(TrainConfig& config, bool for_training) {
 
   const bool has_model = faults.hold([&] {
     resolve_model(config);
+    resolve_experts(config);
     family_of(config).resolve_model(config);
   });
   if (has_model) faults.hold([&] { check_adapters(config); });
@@ -189,6 +194,7 @@ void resolve(TrainConfig& config, bool for_training) {
     faults.hold([&] { resolve_recomputation(config); });
     faults.hold([&] { resolve_pipeline(config); });
     faults.hold([&] { check_frozen(config); });
+    faults.hold([&] { check_experts(config); });
   }
   if (has_batch && faults.hold([&] { check_length(config, for_training); }) && has_decay) {
     faults.hold([&] { check_learning_rate(config); });

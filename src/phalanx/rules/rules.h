@@ -12,6 +12,10 @@ void check_values(const TrainConfig& config, bool for_training, Faults& faults);
 
 // Derives sizes of layers that the flags leave open, and checks flags of layers against each other.
 void resolve_model(TrainConfig& config);
+// Derives sizes of experts, and checks their flags against each other. Needs a resolved model.
+void resolve_experts(TrainConfig& config);
+// Refuses layouts that experts cannot have. Needs the resolved layout.
+void check_experts(const TrainConfig& config);
 // Refuses flags of other model families.
 void check_family_flags(const TrainConfig& config, Faults& faults);
 // --encoder-pipeline-model-parallel-size becomes the split rank of one pipeline.

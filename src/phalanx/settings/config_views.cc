@@ -10,6 +10,7 @@
 #include "phalanx/base/parse_number.h"
 #include "phalanx/settings/adapter_settings.h"
 #include "phalanx/settings/batch_flags.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/window_text.h"
 
 namespace phalanx {
@@ -226,6 +227,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& c) {
                  .sequence = c.layout.sequence_parallel,
                  .async_reduce = !c.layout.no_async_tensor_model_parallel_allreduce},
       .context = context_parallel(c.layout),
+      .experts = expert_settings(c),
       .adapters = adapter_settings(c.lora, c.model),
       .init_key = random_key(seed, RandomPurpose::kInitialisation),
       .dropout_key = random_key(seed, RandomPurpose::kDropout)};

@@ -7,6 +7,7 @@ TrainConfig for_inference(const TrainConfig& trained) {
                      .family_options = trained.family_options,
                      .imported = trained.imported,
                      .model = trained.model,
+                     .experts = trained.experts,
                      .lora = trained.lora,
                      .layout = {},
                      .data = trained.data,

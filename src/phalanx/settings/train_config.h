@@ -89,6 +89,31 @@ struct ModelConfig {
   std::string attention_backend = "fused";  // fused, unfused
 };
 
+// Layers whose MLP is a mixture of experts.
+struct ExpertConfig {
+  std::int64_t num_experts = 0;  // 0: no layer has any
+  // "N": layer i, from 0, has experts if N divides i; or a list of 0 and 1.
+  std::string moe_layer_freq = "1";
+  std::int64_t moe_ffn_hidden_size = 0;  // 0: as dense layers
+  std::int64_t moe_router_topk = 2;
+  std::string moe_router_score_function = "softmax";  // softmax, sigmoid, sqrtsoftplus
+  bool moe_router_pre_softmax = false;
+  std::int64_t moe_router_num_groups = 0;  // 0: none
+  std::int64_t moe_router_group_topk = 0;
+  std::string moe_router_group_score = "auto";  // auto, max, or a number
+  double moe_router_topk_scaling_factor = 0.0;  // 0: none
+  // aux_loss, seq_aux_loss, none; the coefficients are of the same order.
+  std::vector<std::string> moe_router_load_balancing_type = {"aux_loss"};
+  std::vector<std::string> moe_aux_loss_coeff = {"0"};
+  double moe_z_loss_coeff = 0.0;
+  double moe_expert_capacity_factor = 0.0;               // 0 or less: none
+  std::string moe_token_drop_policy = "probs";           // probs, position
+  std::int64_t moe_shared_expert_intermediate_size = 0;  // 0: none
+  bool moe_shared_expert_gate = false;
+  std::int64_t expert_model_parallel_size = 1;
+  std::int64_t expert_tensor_parallel_size = 0;  // 0: as other layers
+};
+
 // Low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models") of the
 // linears of layers: y = x W^T + scale (drop(x) A^T) B^T. The model's other parameters are not
 // trained, unless --trainable names them.
@@ -379,6 +404,7 @@ struct TrainConfig {
   std::map<std::string, std::string> imported;
 
   ModelConfig model;
+  ExpertConfig experts;
   LoraConfig lora;
   LayoutConfig layout;
   DataConfig data;

@@ -26,7 +26,8 @@ class Pattern {
   using List = std::vector<std::int64_t>;
   using Value = std::variant<std::int64_t, List>;
 
-  explicit Pattern(std::string_view text) : text_(text), packed_(without_blanks(text)) {}
+  Pattern(std::string_view flag, std::string_view text)
+      : flag_(flag), text_(text), packed_(without_blanks(text)) {}
 
   Value read() {
     Value value = sum(0);
@@ -41,9 +42,9 @@ class Pattern {
 
   [[noreturn]] void refuse() const {
     throw ConfigError(
-        "--window-attn-skip-freq {}: give a number N, or a list of 0 and 1 with an element for "
-        "each layer, such as [0]*2+[1]*3",
-        text_);
+        "{} {}: give a number N, or a list of 0 and 1 with an element for each layer, such as "
+        "[0]*2+[1]*3",
+        flag_, text_);
   }
   bool take(char c) {
     if (at_ >= packed_.size() || packed_[at_] != c) return false;
@@ -122,7 +123,7 @@ class Pattern {
     return value;
   }
 
-  std::string_view text_;
+  std::string_view flag_, text_;
   std::string packed_;
   std::size_t at_ = 0;
 };
@@ -153,31 +154,35 @@ std::int64_t window_from_text(std::string_view text) {
   return left < 0 ? 0 : left + 1;
 }
 
-std::vector<bool> window_layers_from_text(std::string_view text, std::int64_t layers) {
-  if (without_blanks(text).empty()) return {};
-  const Pattern::Value value = Pattern(text).read();
-  std::vector<bool> has_window(static_cast<std::size_t>(layers));
+std::vector<bool> layers_from_text(std::string_view flag, std::string_view text,
+                                   std::int64_t layers, EveryNth is_one) {
+  const Pattern::Value value = Pattern(flag, text).read();
+  std::vector<bool> chosen(static_cast<std::size_t>(layers));
   if (const auto* every = std::get_if<std::int64_t>(&value)) {
-    if (*every < 1) {
-      throw ConfigError("--window-attn-skip-freq {}: give at least 1", text);
-    }
+    if (*every < 1) throw ConfigError("{} {}: give at least 1", flag, text);
     for (std::int64_t i = 0; i < layers; ++i) {
-      has_window[static_cast<std::size_t>(i)] = (i + 1) % *every != 0;
+      chosen[static_cast<std::size_t>(i)] = is_one(i, *every);
     }
-    return has_window;
+    return chosen;
   }
   const auto& list = std::get<Pattern::List>(value);
   if (std::ssize(list) != layers) {
-    throw ConfigError("--window-attn-skip-freq {}: a list of {} elements for --num-layers {}", text,
-                      list.size(), layers);
+    throw ConfigError("{} {}: a list of {} elements for --num-layers {}", flag, text, list.size(),
+                      layers);
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i] != 0 && list[i] != 1) {
-      throw ConfigError("--window-attn-skip-freq {}: an element is {}; give 0 or 1", text, list[i]);
+      throw ConfigError("{} {}: an element is {}; give 0 or 1", flag, text, list[i]);
     }
-    has_window[i] = list[i] == 1;
+    chosen[i] = list[i] == 1;
   }
-  return has_window;
+  return chosen;
+}
+
+std::vector<bool> window_layers_from_text(std::string_view text, std::int64_t layers) {
+  if (without_blanks(text).empty()) return {};
+  return layers_from_text("--window-attn-skip-freq", text, layers,
+                          [](std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; });
 }
 
 }  // namespace phalanx

@@ -190,6 +190,9 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   }
   add_model(setup, lines);
   add("> number of parameters: {}", format_count(setup.model->parameters()));
+  if (config.experts.num_experts > 0) {
+    add(" > active of them, for a token: {}", format_count(setup.model->active_parameters()));
+  }
   add_trained(setup, lines);
   add(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", vocabulary.ids,
       vocabulary.padded - vocabulary.ids, vocabulary.padded);

@@ -39,6 +39,7 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
       sinks_(sinks),
       peak_bytes_(setup.peak_bytes),
       losses_(setup.model->losses()),
+      auxiliary_losses_(setup.model->auxiliary_losses()),
       scores_(family_of(setup.config).evaluation_scores(setup.config)),
       sample_(sinks == nullptr ? Sample{} : mean_sample(setup)),
       disk_(setup.disk) {
@@ -97,6 +98,10 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
   std::vector<double> means;
   for (const LossResult& loss : step.losses) means.push_back(loss.mean);
   report.losses = named(means);
+  for (std::size_t i = 0; i < auxiliary_losses_.size(); ++i) {
+    report.losses.push_back(
+        {.name = auxiliary_losses_[i].name, .value = step.auxiliary_losses[i], .title = {}});
+  }
   report.learning_rate = next.rate;
   report.decoupled_learning_rate = next.decoupled;
   report.loss_scale = state.loss_scaler.scale;

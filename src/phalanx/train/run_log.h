@@ -46,6 +46,7 @@ class RunLog {
   RunSinks* sinks_;
   std::int64_t peak_bytes_;  // of the arenas, the most of any rank
   std::vector<LossSpec> losses_;
+  std::vector<AuxiliaryLossSpec> auxiliary_losses_;
   std::shared_ptr<const EvaluationScores> scores_;
   struct Sample {
     double tokens = 0;          // without padding, where documents are packed

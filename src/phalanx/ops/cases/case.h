@@ -99,6 +99,9 @@ CaseTable make_case_table();
 
 // One function per family, in the file of its name.
 void add_linear_cases(CaseTable& table);
+void add_grouped_linear_cases(CaseTable& table);
+void add_grouped_activation_cases(CaseTable& table);
+void add_permute_cases(CaseTable& table);
 void add_norm_cases(CaseTable& table);
 void add_activation_cases(CaseTable& table);
 void add_dropout_cases(CaseTable& table);
@@ -111,6 +114,8 @@ void add_optimizer_cases(CaseTable& table);
 void add_reduce_cases(CaseTable& table);
 void add_elementwise_cases(CaseTable& table);
 void add_random_cases(CaseTable& table);
+void add_router_cases(CaseTable& table);
+void add_balance_cases(CaseTable& table);
 
 inline constexpr std::array kStorageTypes = {DType::kF32, DType::kBF16, DType::kF16};
 inline constexpr std::array kFullPrecision = {DType::kF32};

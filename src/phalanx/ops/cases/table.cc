@@ -5,6 +5,9 @@ namespace phalanx::ops {
 CaseTable make_case_table() {
   CaseTable table;
   add_linear_cases(table);
+  add_grouped_linear_cases(table);
+  add_grouped_activation_cases(table);
+  add_permute_cases(table);
   add_norm_cases(table);
   add_activation_cases(table);
   add_dropout_cases(table);
@@ -17,6 +20,8 @@ CaseTable make_case_table() {
   add_reduce_cases(table);
   add_elementwise_cases(table);
   add_random_cases(table);
+  add_router_cases(table);
+  add_balance_cases(table);
   return table;
 }
 

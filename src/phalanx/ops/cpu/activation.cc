@@ -9,79 +9,16 @@
 // clang-format on
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "phalanx/ops/cpu/activation-inl.h"
+#include "phalanx/ops/cpu/activation_blocks-inl.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/scalar.h"
-#include "phalanx/ops/cpu/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
-
-// Columns of a row at a time: read as floats into the first-level cache, computed on there,
-// written. So a form is compiled once for all storage types.
-constexpr std::int64_t kColumnBlock = 512;
-using FloatBlock = std::array<float, kColumnBlock>;
-
-// to = x + bias, where there is a bias; whole vectors are written, with zeros beyond `count`.
-template <typename T>
-void read(const T* x, const T* bias, std::int64_t count, FloatBlock& to) {
-  if (bias == nullptr) {
-    for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
-      store(lanes.load(x + i), to.data() + i);
-    });
-  } else {
-    for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
-      store(hn::Add(lanes.load(x + i), lanes.load(bias + i)), to.data() + i);
-    });
-  }
-}
-template <typename T>
-void write(const FloatBlock& from, std::int64_t count, T* to) {
-  for_vectors(0, count, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    lanes.store(load(from.data() + i), to + i);
-  });
-}
-
-// x = body(x) or body(x, y), vector by vector.
-template <typename Body, typename... Others>
-HWY_INLINE void transform(std::int64_t count, const Body& body, FloatBlock& x,
-                          const Others&... others) {
-  for (std::int64_t i = 0; i < count; i += lane_count()) {
-    store(body(load(x.data() + i), load(others.data() + i)...), x.data() + i);
-  }
-}
-void multiply(std::int64_t count, FloatBlock& x, const FloatBlock& y) {
-  const auto product = [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Mul(a, b); };
-  transform(count, product, x, y);
-}
-
-// An activation and its derivative, which replace x.
-struct BlockForm {
-  void (*value)(std::int64_t count, FloatBlock& x);
-  void (*derivative)(std::int64_t count, FloatBlock& x);
-};
-template <typename Form>
-void values(std::int64_t count, FloatBlock& x) {
-  transform(
-      count, [](FloatVector v) HWY_ATTR { return Form::value(v); }, x);
-}
-template <typename Form>
-void derivatives(std::int64_t count, FloatBlock& x) {
-  transform(
-      count, [](FloatVector v) HWY_ATTR { return Form::derivative(v); }, x);
-}
-BlockForm form_of(ops::ActivationKind kind) {
-  BlockForm form{};
-  with_form(kind, [&](auto type) HWY_ATTR {
-    form = {values<decltype(type)>, derivatives<decltype(type)>};
-  });
-  return form;
-}
 
 // body(r, begin, count) for blocks of all rows.
 template <typename Body>
@@ -95,11 +32,6 @@ HWY_INLINE void for_blocks(const CpuDevice& device, std::int64_t rows, std::int6
       }
     }
   });
-}
-
-template <typename T>
-const T* offset(const T* from, std::int64_t by) {
-  return from == nullptr ? nullptr : from + by;
 }
 
 template <typename T>

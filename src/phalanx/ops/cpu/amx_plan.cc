@@ -24,6 +24,8 @@ constexpr std::int64_t kNearBytes = kMiB;
 constexpr std::int64_t kMostRows = 2048;
 // The most sums between blocks of depth.
 constexpr std::int64_t kSumsBytes = 64 * kMiB;
+// The depth of a block.
+constexpr std::int64_t kShort = 512, kLong = 1024;
 // Rows that are a multiple of this apart share sets of the first-level cache.
 constexpr std::int64_t kFarBytes = 4096;
 // If B has this many times as many columns as A has rows, and these are few, the operands are
@@ -58,11 +60,40 @@ AmxPlan::AmxPlan(const ProductShape& shape, int threads)
   count_memory();
 }
 
+std::int64_t AmxPlan::most_workspace_bytes(const ProductShape& most, int threads) {
+  const bool packs_left = !most.a.depth_inner;
+  const bool can_swap = most.a.depth_inner && most.b.depth_inner;
+  const auto tiles = [](std::int64_t lines) { return ceil_div(lines, kTileSide) + 1; };
+  // Swapped operands exchange rows and columns.
+  const std::int64_t strips = tiles(can_swap ? std::max(most.rows, most.columns) : most.rows);
+  const std::int64_t panels = tiles(can_swap ? std::max(most.rows, most.columns) : most.columns);
+  const std::int64_t strip_bytes =
+      packed_panel_bytes(std::min(kLong / kStepDepth, steps_of(most.depth)));
+  // A task that does not pack rows has a set of panels at most.
+  const std::int64_t most_panels =
+      packs_left ? panels : std::min(panels, 3 + kRightBytes / packed_panel_bytes(1));
+  const std::int64_t right =
+      packs_left ? panels * strip_bytes
+                 : std::min(panels * strip_bytes,
+                            threads * (std::max(kRightBytes, 2 * strip_bytes) + strip_bytes));
+  std::int64_t sums = 0;
+  if (!(most.plain && !can_swap) && steps_of(most.depth) * kStepDepth > kShort) {
+    const std::int64_t block_tiles = std::min(strips, kMostRows / kTileSide) * most_panels;
+    sums = std::min(tiles(most.rows) * tiles(most.columns) * kTileSums * size_of(DType::kF32),
+                    std::max(kSumsBytes, block_tiles * kTileSums * size_of(DType::kF32)));
+  }
+  const std::int64_t left = packs_left ? std::max(strip_bytes, kPassingLeftBytes) : strip_bytes;
+  return aligned(right) + aligned(sums) +
+         threads * (aligned(kTileBufferBytes) + aligned(left) +
+                    aligned(most_panels * kTileSide * size_of(DType::kF32)));
+}
+
 void AmxPlan::choose_depth_block(const ProductShape& shape) {
-  constexpr std::int64_t kShort = 512, kLong = 1024, kLongFrom = 3072, kLargeC = 32 * kMiB;
+  constexpr std::int64_t kLongFrom = 3072, kLargeC = 32 * kMiB;
   const std::int64_t whole = steps_of(depth) * kStepDepth;
   if (packs_left) {
-    const bool is_large = shape.rows * shape.columns * size_of(DType::kF32) > kLargeC;
+    const std::int64_t elements = std::max(shape.whole_elements, shape.rows * shape.columns);
+    const bool is_large = elements * size_of(DType::kF32) > kLargeC;
     depth_block = std::min(whole, is_large ? kLong : kShort);
   } else {
     depth_block = whole <= kLong ? whole : depth < kLongFrom ? kShort : kLong;

@@ -43,6 +43,8 @@ struct AmxPlan {
   // Bytes of the team, and of each thread.
   std::int64_t right_bytes = 0, sums_bytes = 0;
   std::int64_t thread_left_bytes = 0, thread_bias_bytes = 0, thread_bytes = 0;
+  // As ProductPlan's.
+  static std::int64_t most_workspace_bytes(const ProductShape& most, int threads);
   std::int64_t workspace_bytes(int threads) const {
     return right_bytes + sums_bytes + threads * thread_bytes;
   }

@@ -127,5 +127,38 @@ TEST(AmxPlan, DoesNotPackWeightsForAFewRows) {
   EXPECT_LE(plan.workspace_bytes(2), std::int64_t{1} << 20);
 }
 
+TEST(AmxPlan, NeedsNoMoreThanTheMostThatIsPlanned) {
+  struct Size {
+    std::int64_t n, k;
+  };
+  for (const int threads : {1, 2, 64}) {
+    for (const Pass pass : kPasses) {
+      for (const Size& size :
+           {Size{17, 100}, Size{3072, 768}, Size{352, 5000}, Size{5000, 40}, Size{4100, 4100}}) {
+        for (const std::int64_t most : {1, 20, 300, 2100, 20000}) {
+          const std::int64_t bound =
+              AmxPlan::most_workspace_bytes(shape_of(pass, most, size.n, size.k), threads);
+          for (std::int64_t rows = 1; rows <= most; rows += 1 + rows / 5) {
+            const AmxPlan plan(shape_of(pass, rows, size.n, size.k), threads);
+            ASSERT_LE(plan.workspace_bytes(threads), bound)
+                << threads << " threads, pass " << static_cast<int>(pass) << ", " << rows << " of "
+                << most << " rows, " << size.n << " x " << size.k;
+          }
+        }
+      }
+    }
+  }
+}
+
+// As of the whole, whose length of blocks depends on its size.
+TEST(AmxPlan, PartsAreSummedAsTheWhole) {
+  ProductShape part = shape_of(Pass::kWeightGradient, 4000, 4096, 4096);
+  const std::int64_t block = AmxPlan(part, 1).depth_block;
+  part.rows = 64;
+  EXPECT_NE(AmxPlan(part, 1).depth_block, block);
+  part.whole_elements = 4096 * 4096;
+  EXPECT_EQ(AmxPlan(part, 1).depth_block, block);
+}
+
 }  // namespace
 }  // namespace phalanx::cpu

@@ -20,13 +20,7 @@ namespace {
 constexpr int kTaskSets = 2;
 
 AmxPlan plan_of(const CpuDevice& device, const MatrixProduct& p) {
-  return AmxPlan({.rows = p.m,
-                  .columns = p.n,
-                  .depth = p.k,
-                  .a = {p.a.dtype, p.a.stride, !p.a.transposed},
-                  .b = {p.b.dtype, p.b.stride, p.b.transposed},
-                  .plain = p.epilogue.is_plain()},
-                 device.threads);
+  return AmxPlan(shape_of(p), device.threads);
 }
 
 LineSums row_sums_of(const MatrixProduct& p) {
@@ -108,12 +102,13 @@ AmxMultiplication::AmxMultiplication(const CpuDevice& device, const MatrixProduc
 }
 
 void AmxMultiplication::run() {
-  if (threads_ == 1) return run_as_member();
+  if (threads_ == 1 && omp_in_parallel() == 0) return run_as_member();
 #pragma omp parallel num_threads(threads_)
   run_as_member();
 }
 
-// The loops of every thread. OpenMP's constructs end when all threads have reached them.
+// The loops of every thread. A product that one thread of a team computes has a team of one.
+// OpenMP's constructs end when all threads have reached them.
 void AmxMultiplication::run_as_member() {
   const FlushToZero mode;
   kernel_.prepare();
@@ -193,7 +188,8 @@ TileFinish AmxMultiplication::finish_of(const Range& panels, const Range& depths
     finish.kind = Kind::kTransposed;
   } else if (e.is_plain()) {
     finish.kind = e.accumulate ? Kind::kAdd : Kind::kStore;
-  } else if (e.kind == Epilogue::Kind::kStore && e.c.dtype == DType::kBF16) {
+  } else if (e.kind == Epilogue::Kind::kStore && e.c.dtype == DType::kBF16 &&
+             e.bias_factors == nullptr) {
     finish.kind = Kind::kBf16;
     if (e.has_bias) {
       const std::int64_t begin = panels.begin * kTileSide;
@@ -294,6 +290,11 @@ std::int64_t amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& p
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), kAmxRowSumsBlock);
   return bytes;
+}
+
+std::int64_t most_amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& most) {
+  return kTaskSets * TeamTasks::bytes(device.threads) +
+         AmxPlan::most_workspace_bytes(shape_of(most), device.threads);
 }
 
 void multiply_amx(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {

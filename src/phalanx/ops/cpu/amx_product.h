@@ -9,6 +9,7 @@ namespace phalanx::cpu {
 
 // The product has elements and depth.
 std::int64_t amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& product);
+std::int64_t most_amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& most);
 void multiply_amx(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace);
 
 // Blocks of depth in which this family sums the rows of A: every block of a product has whole ones.

@@ -15,6 +15,11 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearForwar
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearInputGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BiasGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::GroupedLinearForward& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::GroupedLinearInputGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device,
+                                const ops::GroupedLinearWeightGradient& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::SortPairs& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::NormBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::AttentionBackward& op);
@@ -23,6 +28,9 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::UnfusedAtten
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasForward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RelativeBiasBackward& op);
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::CrossEntropy& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::RouterCapacity& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::SinkhornChoice& op);
+std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::BalanceStatistics& op);
 
 #define PHALANX_EXECUTE(Op) \
   void execute(CpuDevice& device, const ops::Op& op, const Tensor& scratch);

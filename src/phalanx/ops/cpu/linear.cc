@@ -5,8 +5,7 @@
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/kernel_type.h"
 #include "phalanx/ops/cpu/line_sums.h"
-#include "phalanx/ops/cpu/matrix_product.h"
-#include "phalanx/ops/cpu/product_plan.h"
+#include "phalanx/ops/cpu/linear_products.h"
 
 namespace phalanx::cpu {
 namespace {
@@ -37,6 +36,28 @@ void set_activation(Epilogue& epilogue, const Tensor& bias, ops::ActivationKind 
   if (!bias) return;
   epilogue.activation_bias = bias.data();
 }
+
+void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
+  expect_kernel_types(product);
+  multiply(device, product, scratch.data());
+}
+
+LineSums sums_of(const ops::BiasGradient& op) {
+  const Matrix dy = matrix(op.dy);
+  return {.from = {dy.data, dy.dtype, dy.stride, false},
+          .lines = op.dy.shape[1],
+          .depth = op.dy.shape[0],
+          .to = reinterpret_cast<float*>(op.dbias.data()),
+          .accumulate = op.accumulate};
+}
+
+// The blocks of the weight gradient beside it.
+std::int64_t depth_block_of(const CpuDevice& device, const ops::BiasGradient& op) {
+  const Matrix dy = matrix(op.dy);
+  return row_sums_block_of(device, {.k = op.dy.shape[0], .a = dy, .b = {.dtype = dy.dtype}});
+}
+
+}  // namespace
 
 MatrixProduct product_of(const ops::LinearForward& op) {
   MatrixProduct product{.m = op.y.shape[0],
@@ -88,7 +109,7 @@ MatrixProduct product_of(const ops::LinearWeightGradient& op) {
   return product;
 }
 
-void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scratch) {
+void expect_kernel_types(const MatrixProduct& product) {
   const Epilogue& epilogue = product.epilogue;
   for (const DType dtype : {product.a.dtype, product.b.dtype, epilogue.c.dtype}) {
     expect_kernel_type(dtype);
@@ -96,25 +117,7 @@ void compute(CpuDevice& device, const MatrixProduct& product, const Tensor& scra
   PHALANX_CHECK(epilogue.other.data == nullptr || epilogue.other.dtype == epilogue.c.dtype,
                 "an activation of {} beside {}", name_of(epilogue.other.dtype),
                 name_of(epilogue.c.dtype));
-  multiply(device, product, scratch.data());
 }
-
-LineSums sums_of(const ops::BiasGradient& op) {
-  const Matrix dy = matrix(op.dy);
-  return {.from = {dy.data, dy.dtype, dy.stride, false},
-          .lines = op.dy.shape[1],
-          .depth = op.dy.shape[0],
-          .to = reinterpret_cast<float*>(op.dbias.data()),
-          .accumulate = op.accumulate};
-}
-
-// The blocks of the weight gradient beside it.
-std::int64_t depth_block_of(const CpuDevice& device, const ops::BiasGradient& op) {
-  const Matrix dy = matrix(op.dy);
-  return row_sums_block_of(device, {.k = op.dy.shape[0], .a = dy, .b = {.dtype = dy.dtype}});
-}
-
-}  // namespace
 
 std::int64_t workspace_bytes_of(const CpuDevice& device, const ops::LinearForward& op) {
   return workspace_bytes_of(device, product_of(op));

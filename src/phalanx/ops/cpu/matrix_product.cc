@@ -34,15 +34,6 @@ const PanelKernel& kernel_of(const CpuDevice& device, const MatrixProduct& produ
                       device.processor.target);
 }
 
-ProductShape shape_of(const MatrixProduct& p) {
-  return {.rows = p.m,
-          .columns = p.n,
-          .depth = p.k,
-          .a = {p.a.dtype, p.a.stride, !p.a.transposed},
-          .b = {p.b.dtype, p.b.stride, p.b.transposed},
-          .plain = p.epilogue.is_plain()};
-}
-
 LineSums row_sums_of(const MatrixProduct& p) {
   return {.from = {p.a.data, p.a.dtype, p.a.stride, false},
           .lines = p.m,
@@ -154,12 +145,13 @@ Multiplication::Multiplication(const MatrixProduct& product, const ProductPlan& 
 }
 
 void Multiplication::run() {
-  if (threads_ == 1) return run_as_member();
+  if (threads_ == 1 && omp_in_parallel() == 0) return run_as_member();
 #pragma omp parallel num_threads(threads_)
   run_as_member();
 }
 
-// The loops of every thread. OpenMP's constructs end when all threads have reached them.
+// The loops of every thread. A product that one thread of a team computes has a team of one.
+// OpenMP's constructs end when all threads have reached them.
 void Multiplication::run_as_member() {
   const FlushToZero mode;
   const int thread = omp_get_thread_num();
@@ -392,6 +384,16 @@ void Multiplication::finish_block(const Range& rows, const Range& panels,
 
 }  // namespace
 
+ProductShape shape_of(const MatrixProduct& p) {
+  return {.rows = p.m,
+          .columns = p.n,
+          .depth = p.k,
+          .a = {p.a.dtype, p.a.stride, !p.a.transposed},
+          .b = {p.b.dtype, p.b.stride, p.b.transposed},
+          .plain = p.epilogue.is_plain(),
+          .whole_elements = p.whole_elements};
+}
+
 std::int64_t row_sums_block_of(const CpuDevice& device, const MatrixProduct& product) {
   if (is_amx(device, product)) return kAmxRowSumsBlock;
   return depth_block_of(product.k, kernel_of(device, product));
@@ -409,6 +411,14 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
       kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
   return bytes;
+}
+
+std::int64_t most_workspace_bytes_of(const CpuDevice& device, const MatrixProduct& most) {
+  PHALANX_CHECK(!most.sums_rows, "how many bytes sums of rows need is known for a product alone");
+  if (is_empty(most)) return 0;
+  if (is_amx(device, most)) return most_amx_workspace_bytes(device, most);
+  return kTaskSets * TeamTasks::bytes(device.threads) +
+         ProductPlan::most_workspace_bytes(shape_of(most), kernel_of(device, most), device.threads);
 }
 
 void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {

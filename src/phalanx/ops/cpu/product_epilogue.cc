@@ -38,7 +38,14 @@ HWY_INLINE void for_sums(const FinishedSums& f, const Body& body) {
 
 template <typename T, typename Bias>
 HWY_INLINE void store_sums(const Epilogue& e, const FinishedSums& f) {
-  if (e.has_bias) {
+  if (e.has_bias && e.bias_factors != nullptr) {
+    const auto* bias = reinterpret_cast<const Bias*>(e.bias) + f.column;
+    for_sums(f, [&](std::int64_t r, auto lanes, std::int64_t i, auto sum) HWY_ATTR {
+      const auto factor = hn::Set(FloatTag(), e.bias_factors[f.row + r]);
+      lanes.store(hn::MulAdd(factor, lanes.load(bias + i), sum),
+                  row_of<T>(e.c, f.row + r, f.column) + i);
+    });
+  } else if (e.has_bias) {
     const auto* bias = reinterpret_cast<const Bias*>(e.bias) + f.column;
     for_sums(f, [&](std::int64_t r, auto lanes, std::int64_t i, auto sum) HWY_ATTR {
       lanes.store(hn::Add(sum, lanes.load(bias + i)), row_of<T>(e.c, f.row + r, f.column) + i);

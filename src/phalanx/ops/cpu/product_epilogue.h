@@ -29,6 +29,7 @@ struct Epilogue {
   bool has_bias = false;
   const std::byte* bias = nullptr;  // [columns], of bias_dtype
   DType bias_dtype = DType::kF32;
+  const float* bias_factors = nullptr;         // [rows], optional: of kStore, multiply the bias
   EpilogueRows other = {};                     // activated or x, of c's type
   const std::byte* activation_bias = nullptr;  // optional, of c's type
   ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;

@@ -16,6 +16,8 @@ constexpr std::int64_t kDepthGroups = 384;
 constexpr std::int64_t kSpanGroups = 3072;
 constexpr std::int64_t kLongestSpanGroups = 4096;
 constexpr std::int64_t kColumnBlock = 384;
+// The most rows of a block.
+constexpr std::int64_t kManyRows = 256;
 // The most memory for packed operands: for the left one, and per thread for the right one.
 constexpr std::int64_t kLeftBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
@@ -34,7 +36,7 @@ std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignmen
 // blocks of depth, the right operand is read from memory again for every block of rows.
 std::int64_t row_block_of(const PanelKernel& kernel, std::int64_t depth_blocks,
                           const Caches& caches) {
-  constexpr std::int64_t kRows = 64, kManyRows = 256;
+  constexpr std::int64_t kRows = 64;
   constexpr std::int64_t kFewDepthBlocks = 3, kRoomBytes = std::int64_t{3} << 19;
   const bool many = depth_blocks > kFewDepthBlocks && caches.second_level_bytes >= kRoomBytes;
   return (many ? kManyRows : kRows) / kernel.rows * kernel.rows;
@@ -181,6 +183,41 @@ void ProductPlan::choose_spans(bool plain, int threads) {
     panel_span = std::min(
         panels(), std::max<std::int64_t>(1, kRightBytes * threads / block_bytes) * panel_block);
   }
+}
+
+std::int64_t ProductPlan::most_workspace_bytes(const ProductShape& most, const PanelKernel& with,
+                                               int threads) {
+  // Swapped operands exchange rows and columns.
+  const std::int64_t lines = std::max(most.rows, most.columns) + with.columns();
+  const std::int64_t depth_groups = ceil_div(most.depth, with.group);
+  const std::int64_t block_groups = std::min(kDepthGroups, round_up(depth_groups, 16));
+  const std::int64_t span_groups =
+      round_up(std::min(kLongestSpanGroups, depth_groups + kDepthGroups), with.depth_step);
+  const std::int64_t rows_of_block = std::min(kManyRows, lines);
+  const std::int64_t columns_of_block = std::min(kColumnBlock, lines) + with.columns();
+  const auto packed = [](std::int64_t of, std::int64_t groups) {
+    return of * groups * kGroupBytes;
+  };
+  const std::int64_t all = packed(lines, span_groups);
+  const std::int64_t f32 = size_of(DType::kF32);
+  const std::int64_t block_sums =
+      (rows_of_block + with.rows + kTransposedRows) * (columns_of_block + kTransposedRows) * f32;
+  const std::int64_t left =
+      std::min(all, std::max(kLeftBytes, packed(rows_of_block, span_groups))) +
+      packed(with.rows, span_groups);
+  const std::int64_t right =
+      std::min(all, std::max(kRightBytes * threads, packed(columns_of_block, span_groups)));
+  const bool has_spans = depth_groups > kSpanGroups;
+  const std::int64_t sums =
+      has_spans ? (std::min((most.rows + with.columns()) * (most.columns + with.columns()),
+                            std::max(kSpanSums, rows_of_block * lines)) +
+                   (with.rows + kTransposedRows) * lines) *
+                      f32
+                : 0;
+  const std::int64_t of_thread = aligned(packed(rows_of_block + with.rows, block_groups)) +
+                                 aligned(with.rows * with.columns() * f32) +
+                                 2 * aligned(block_sums);
+  return aligned(left) + aligned(right) + aligned(sums) + threads * of_thread;
 }
 
 std::int64_t ProductPlan::groups_of_span() const {

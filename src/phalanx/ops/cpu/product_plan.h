@@ -27,6 +27,8 @@ struct ProductShape {
   };
   Operand a, b;
   bool plain = false;  // C is f32 and takes or adds the sums unchanged
+  // Elements of the matrix of which C is a part; 0: C is all of it. A part has the whole's bits.
+  std::int64_t whole_elements = 0;
 };
 
 struct ProductPlan {
@@ -70,6 +72,10 @@ struct ProductPlan {
   std::int64_t thread_bytes() const {
     return thread_left_bytes + thread_sums_bytes + thread_transposed_bytes;
   }
+  // At least the bytes of every product of this kind with at most these rows and columns and this
+  // depth: how many rows a product has may be known too late for a plan of memory.
+  static std::int64_t most_workspace_bytes(const ProductShape& most, const PanelKernel& kernel,
+                                           int threads);
   std::int64_t workspace_bytes(int threads) const {
     return left_bytes + right_bytes + span_sums_bytes + threads * thread_bytes();
   }

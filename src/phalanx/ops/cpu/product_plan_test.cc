@@ -147,5 +147,33 @@ TEST(ProductPlan, DoesNotPackWeightsForAFewRows) {
   EXPECT_LE(plan.workspace_bytes(2), std::int64_t{1} << 20);
 }
 
+// Of every number of rows up to the most: what is planned where data say how many there are.
+TEST(ProductPlan, NeedsNoMoreThanTheMostThatIsPlanned) {
+  constexpr std::int64_t kMost[] = {1, 20, 300, 2100, 50304};
+  for (const PanelKernel* kernel : kernels()) {
+    for (const DType dtype : {DType::kF32, kernel->operand}) {
+      for (const int threads : {1, 2, 64}) {
+        for (const Pass pass : kPasses) {
+          for (const Size& size : {Size{0, 17, 100}, Size{0, 3072, 768}, Size{0, 352, 5000},
+                                   Size{0, 5000, 40}, Size{0, 4100, 4100}}) {
+            for (const std::int64_t most : kMost) {
+              const std::int64_t bound = ProductPlan::most_workspace_bytes(
+                  shape_of(pass, most, size.n, size.k, dtype), *kernel, threads);
+              for (std::int64_t rows = 1; rows <= most; rows += 1 + rows / 7) {
+                const ProductShape shape = shape_of(pass, rows, size.n, size.k, dtype);
+                const ProductPlan plan(shape, *kernel, threads);
+                ASSERT_LE(plan.workspace_bytes(threads), bound)
+                    << kernel->name << ", " << threads << " threads, pass "
+                    << static_cast<int>(pass) << ", " << rows << " of " << most << " rows, "
+                    << size.n << " x " << size.k;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::cpu

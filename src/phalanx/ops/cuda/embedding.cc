@@ -1,33 +1,13 @@
 #include "phalanx/ops/cuda/embedding.h"
 
-#include <bit>
-
 #include "phalanx/ops/cuda/dispatch.h"
 #include "phalanx/ops/cuda/dropout_plan.h"
 #include "phalanx/ops/cuda/embedding-inl.h"
+#include "phalanx/ops/cuda/id_sort.h"
 #include "phalanx/ops/cuda/scratch.h"
 
 namespace phalanx::cuda {
 namespace {
-
-// The keys of all rows, sorted, in one of two places of scratch memory.
-const std::uint64_t* sort_rows(const CudaContext& context, std::byte* scratch, const IdRows& rows,
-                               std::int64_t table_rows, std::int64_t first_row) {
-  using Sort = SortBlockKernel;
-  PHALANX_CHECK(rows.rows < (std::int64_t{1} << 32), "{} rows in a batch", rows.rows);
-  auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
-  auto* other = reinterpret_cast<std::uint64_t*>(scratch + sort_key_bytes(rows.rows));
-  const auto sorted = static_cast<std::int64_t>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::min(rows.rows, Sort::kKeys))));
-  launch<Sort>(context.queue, {ceil_div(rows.rows, Sort::kKeys)},
-               {keys, rows.ids, rows.rows, first_row, table_rows, sorted});
-  for (std::int64_t run = Sort::kKeys; run < rows.rows; run *= 2) {
-    launch<MergeRunsKernel>(context.queue, {ceil_div(rows.rows, MergeRunsKernel::kThreads)},
-                            {other, keys, rows.rows, run});
-    std::swap(keys, other);
-  }
-  return keys;
-}
 
 // What is the same for dense and sparse gradients.
 void add_sorted(const CudaContext& context, const IdRows& rows, const TypedRows& sums,
@@ -96,7 +76,8 @@ void embedding_gradient(const CudaContext& context, const IdRows& rows, const Ta
   std::byte* scratch =
       take_scratch(context, "embedding_gradient", embedding_gradient_scratch_bytes(rows.rows));
   if (rows.rows == 0) return;
-  const std::uint64_t* keys = sort_rows(context, scratch, rows, dtable.rows, dtable.first_row);
+  const std::uint64_t* keys =
+      sort_ids(context, scratch, rows.ids, rows.rows, dtable.rows, dtable.first_row);
   add_sorted(context, rows, dtable.data, dy, keys, nullptr, nullptr);
 }
 
@@ -106,7 +87,8 @@ void sparse_embedding_gradient(const CudaContext& context, const IdRows& rows,
   std::byte* scratch = take_scratch(context, "sparse_embedding_gradient",
                                     sparse_embedding_gradient_scratch_bytes(rows.rows));
   if (rows.rows == 0) return;
-  const std::uint64_t* keys = sort_rows(context, scratch, rows, table_rows, first_row);
+  const std::uint64_t* keys =
+      sort_ids(context, scratch, rows.ids, rows.rows, table_rows, first_row);
   auto* new_slots = reinterpret_cast<std::int32_t*>(scratch + 2 * sort_key_bytes(rows.rows));
   set_bytes(context.queue, new_slots, 0xff,
             rows.rows * static_cast<std::int64_t>(sizeof(std::int32_t)));

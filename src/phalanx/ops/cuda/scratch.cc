@@ -32,6 +32,16 @@ std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool 
   return workspace_bytes + (wide_bias ? n * size_of(DType::kF32) : 0);
 }
 
+std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups) {
+  constexpr std::int64_t kRows = 64;  // of a tile
+  return rows == 0 ? 0 : rows / kRows + std::min(rows, groups);
+}
+
+std::int64_t row_tiles_scratch_bytes(std::int64_t rows, std::int64_t groups) {
+  constexpr std::int64_t kNumbers = 3;  // of a tile
+  return kNumbers * most_row_tiles(rows, groups) * size_of(DType::kI32);
+}
+
 std::int64_t sort_key_bytes(std::int64_t rows) {
   return round_up(rows * static_cast<std::int64_t>(sizeof(std::uint64_t)), kAlignment);
 }
@@ -62,6 +72,16 @@ std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64
 std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t heads,
                                                       std::int64_t queries) {
   return batch * heads * queries * size_of(DType::kF32);
+}
+
+std::int64_t sinkhorn_scratch_bytes(std::int64_t rows, std::int64_t experts) {
+  return rows * (experts + 1) * size_of(DType::kF64);
+}
+
+std::int64_t balance_scratch_bytes(std::int64_t rows, std::int64_t sequences,
+                                   std::int64_t experts) {
+  const std::int64_t parts = parts_of(ceil_div(rows, sequences));
+  return (2 * rows + parts * sequences * experts) * size_of(DType::kF64);
 }
 
 }  // namespace phalanx::cuda

@@ -17,6 +17,10 @@ std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t columns);
 // fewer digits than y. The other two products need the workspace alone.
 std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias);
 
+// Products of groups of rows: the tiles of rows, each of one group (row_tiles-inl.h).
+std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups);
+std::int64_t row_tiles_scratch_bytes(std::int64_t rows, std::int64_t groups);
+
 // Gradients of embeddings sort the ids of so many rows: keys lie in one of two places.
 std::int64_t sort_key_bytes(std::int64_t rows);
 std::int64_t embedding_gradient_scratch_bytes(std::int64_t rows);
@@ -32,5 +36,10 @@ std::int64_t relative_bias_backward_scratch_bytes(std::int64_t heads, std::int64
 // The sums over keys of unfused attention's probabilities and their gradients, in f32.
 std::int64_t unfused_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t heads,
                                                       std::int64_t queries);
+
+// Of a router: exponentials of all logits and a factor for every row; what balance scores of a row
+// are divided by, and their sums over parts of a sequence's rows.
+std::int64_t sinkhorn_scratch_bytes(std::int64_t rows, std::int64_t experts);
+std::int64_t balance_scratch_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t experts);
 
 }  // namespace phalanx::cuda

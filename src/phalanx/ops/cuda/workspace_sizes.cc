@@ -28,6 +28,16 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightG
 std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::BiasGradient& op) {
   return sums_scratch(op.dy);
 }
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::GroupedLinearForward& op) {
+  return row_tiles_scratch_bytes(op.x.shape[0], op.weight.shape[0]);
+}
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/,
+                                const ops::GroupedLinearInputGradient& op) {
+  return row_tiles_scratch_bytes(op.dy.shape[0], op.weight.shape[0]);
+}
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::SortPairs& op) {
+  return embedding_gradient_scratch_bytes(op.chosen.count());
+}
 std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::NormBackward& op) {
   const bool has_places = op.x.shape.rank() == 3;
   return norm_backward_scratch(op.x.shape[0] * (has_places ? op.x.shape[1] : 1), op.x.shape.back());
@@ -51,6 +61,12 @@ std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeB
 std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::RelativeBiasBackward& op) {
   return relative_bias_backward_scratch_bytes(op.dbias.shape[0], op.dbias.shape[1],
                                               op.dbias.shape[2]);
+}
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::SinkhornChoice& op) {
+  return sinkhorn_scratch_bytes(op.logits.shape[0], op.logits.shape[1]);
+}
+std::int64_t workspace_bytes_of(const CudaSizes& /*sizes*/, const ops::BalanceStatistics& op) {
+  return balance_scratch_bytes(op.logits.shape[0], op.counts.shape[0], op.logits.shape[1]);
 }
 
 }  // namespace cuda

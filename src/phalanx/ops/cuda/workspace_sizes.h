@@ -16,6 +16,10 @@ namespace cuda {
 // clang-format off
 #define PHALANX_CUDA_OPS(X) \
   X(LinearForward) X(LinearInputGradient) X(LinearWeightGradient) \
+  X(GroupedLinearForward) X(GroupedLinearInputGradient) X(GroupedLinearWeightGradient) \
+  X(GroupedBiasGradient) X(GroupedBiasDots) X(GroupedActivationForward) \
+  X(GroupedActivationBackward) X(SortPairs) X(PermuteRows) X(UnpermuteRows) X(PairDots) \
+  X(GatherElements) \
   X(BiasGradient) X(NormForward) X(NormApply) X(NormBackward) \
   X(BiasActivationForward) X(BiasActivationBackward) X(GatedActivationForward) \
   X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
@@ -27,7 +31,9 @@ namespace cuda {
   X(CrossEntropy) X(CrossEntropyStatistics) X(VocabularyParallelCrossEntropy) \
   X(LabelMask) X(LossSeed) X(LossAccumulate) X(AdamSegments) \
   X(SgdSegments) X(SquareSumSegments) X(ZeroCountSegments) X(TotalSegments) X(Total) \
-  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal) X(Uniform)
+  X(GradientFactor) X(Fill) X(Copy) X(Accumulate) X(Scale) X(Normal) X(Uniform) \
+  X(RouterForward) X(RouterBackward) X(RouterCapacity) X(SinkhornChoice) \
+  X(BalanceStatistics) X(BalanceLoss) X(BalanceGradient) X(ExpertCounts) X(ExpertBiasUpdate)
 // clang-format on
 
 // What scratch sizes depend on besides shapes.
@@ -53,12 +59,17 @@ std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearForward
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearInputGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::LinearWeightGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BiasGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::GroupedLinearForward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::GroupedLinearInputGradient& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SortPairs& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::NormBackward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::EmbeddingGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SparseEmbeddingGradient& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::UnfusedAttentionBackward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasForward& op);
 std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::RelativeBiasBackward& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::SinkhornChoice& op);
+std::int64_t workspace_bytes_of(const CudaSizes& sizes, const ops::BalanceStatistics& op);
 
 }  // namespace cuda
 

@@ -1,0 +1,50 @@
+#pragma once
+// Settings of layers whose MLP is a mixture of experts: each token is computed by the k experts
+// that a router chooses for it, and by a shared expert if there is one.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/ops/router.h"
+
+namespace phalanx::nn {
+
+// A loss that makes the router use all experts equally, or keeps its logits small.
+struct RouterLoss {
+  enum class Kind : std::uint8_t {
+    kBalance,          // of the tokens of a microbatch
+    kSequenceBalance,  // of each sequence, the mean over sequences
+    kLogits,           // the mean square of the logsumexp (z-loss)
+  };
+  Kind kind = Kind::kBalance;
+  double coefficient = 0.0;
+};
+
+struct ExpertSettings {
+  std::int64_t experts = 0;  // of a layer; 0: no layer has any
+  std::int64_t chosen = 1;   // of a token: k
+  std::int64_t ffn_hidden = 0;
+  std::vector<bool> layers = {};  // those with experts; empty: all
+  ops::RouterRule rule = {};
+  // In the order of Pass::auxiliary.
+  std::vector<RouterLoss> losses = {};
+  // Of the pairs of a token and an expert an expert computes the equal share of this rank's, times
+  // this factor; 0: all of them.
+  double capacity_factor = 0.0;
+  ops::DropPolicy drop_policy = ops::DropPolicy::kProbability;
+  std::int64_t shared_ffn_hidden = 0;  // of the shared expert; 0: there is none
+  bool shared_gate = false;            // its output is multiplied by a sigmoid
+
+  bool in_layer(std::int64_t layer) const {
+    return experts > 0 && (layers.empty() || layers[static_cast<std::size_t>(layer)]);
+  }
+  // Of a stack of `stack` layers.
+  std::int64_t num_layers(std::int64_t stack) const {
+    if (experts == 0) return 0;
+    return layers.empty() ? stack : std::ranges::count(layers, true);
+  }
+};
+
+}  // namespace phalanx::nn

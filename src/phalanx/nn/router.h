@@ -1,0 +1,45 @@
+#pragma once
+// The router of a mixture of experts: logits of all experts for each token, the choice, and the
+// probabilities of the chosen. The product is in full precision whatever the storage type. The
+// choice is made once: recomputation keeps it. Works on rows of the residual stream.
+
+#include <string>
+#include <vector>
+
+#include "phalanx/nn/param_table.h"
+#include "phalanx/nn/router_losses.h"
+
+namespace phalanx::nn {
+
+class Router {
+ public:
+  // Parameter NAME [E, h]. Saved: logits [T, E], experts and probabilities [T, k].
+  Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
+         const TransformerConfig& config);
+
+  // Chooses experts for the tokens x [T, h], and adds the router's losses.
+  void forward(Pass& pass, const Tensor& x, const Saved& saved) const;
+  // [T, k], i32: rising in a row; negative where the pair was dropped.
+  const Tensor& experts(const Saved& saved) const { return saved[experts_]; }
+  // [T, k], full precision; 0 where the pair was dropped.
+  const Tensor& probabilities(const Saved& saved) const { return saved[probabilities_]; }
+  // Adds the gradient of x to dx [T, h], full precision; dprobabilities [T, k].
+  void backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabilities,
+                      const Saved& saved) const;
+  void backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
+                       const Gradients& gradients) const;
+  bool trains() const { return trains_; }
+
+ private:
+  // x itself, or a copy in full precision in scratch of the enclosing WorkspaceScope.
+  Tensor full(Pass& pass, const Tensor& x) const;
+  void drop(Pass& pass, const Saved& saved) const;
+
+  const TransformerConfig config_;
+  ParamId weight_;
+  bool trains_;
+  RouterLosses losses_;
+  SavedId logits_, dlogits_, experts_, probabilities_;
+};
+
+}  // namespace phalanx::nn

@@ -1,0 +1,189 @@
+#pragma once
+// ops/permute.h: pairs sorted by expert (id_sort-inl.h), rows moved to their places, and the sums
+// of a token's rows.
+
+#include "phalanx/ops/cuda/elementwise-inl.h"
+#include "phalanx/ops/cuda/fault-inl.h"
+#include "phalanx/ops/cuda/id_sort-inl.h"
+
+namespace phalanx::cuda {
+
+// From sorted keys to both maps, and the offsets of experts.
+struct PairOrderKernel {
+  static constexpr int kThreads = 256;
+  struct Params {
+    std::int32_t* offsets;      // [experts + 1]
+    std::int32_t* pair_of_row;  // [pairs]
+    std::int32_t* row_of_pair;  // [pairs]
+    const std::int32_t* chosen;
+    const std::uint64_t* keys;
+    std::int64_t pairs;
+    std::int64_t experts;
+    FaultReport faults;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  // How many keys are of experts below this one.
+  PHALANX_DEVICE static std::int64_t keys_below(const Params& p, std::int64_t expert) {
+    std::int64_t low = 0;
+    std::int64_t high = p.pairs;
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (id_of(p.keys[middle]) < static_cast<std::uint32_t>(expert)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const std::int64_t i = t.block() * kThreads + t.index();
+    if (i <= p.experts) p.offsets[i] = static_cast<std::int32_t>(keys_below(p, i));
+    if (i >= p.pairs) return;
+    const std::uint64_t key = p.keys[i];
+    const std::int64_t pair = row_of(key);
+    const bool has_row = id_of(key) != kNoId;
+    p.pair_of_row[i] = has_row ? static_cast<std::int32_t>(pair) : -1;
+    p.row_of_pair[pair] = has_row ? static_cast<std::int32_t>(i) : -1;
+    if (!has_row && p.chosen[pair] >= 0) {
+      report_fault(t, p.faults, pair, p.chosen[pair], p.experts);
+    }
+  }
+};
+
+// to[r] = (p) from[token].
+template <typename T>
+struct PermuteRowsKernel : ByEight {
+  struct Params {
+    T* to;
+    const T* from;
+    const std::int32_t* pair_of_row;
+    const float* probabilities;  // may be null
+    std::int64_t to_stride;
+    std::int64_t from_stride;
+    std::int64_t rows;
+    std::int64_t pairs;
+    std::int64_t k;
+    std::int64_t columns;
+    std::int64_t packs;  // of a row
+    bool packed;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const auto [r, i] = place_of_pack(t.block() * kThreads + t.index(), p.packs);
+    if (r >= p.rows) return;
+    const std::int64_t pair = p.pair_of_row[r];
+    if (pair < 0 || pair >= p.pairs) return;
+    float values[8];
+    load8(p.from + pair / p.k * p.from_stride, i, p.columns, p.packed, values);
+    if (p.probabilities != nullptr) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) values[e] *= p.probabilities[pair];
+    }
+    store8(p.to + r * p.to_stride, i, p.columns, p.packed, values);
+  }
+};
+
+// y[t] = the sum of a token's rows, by ascending row. A thread has 8 columns and looks for the next
+// row among the pairs.
+template <typename T, typename Sum>
+struct UnpermuteRowsKernel : ByEight {
+  struct Params {
+    Sum* y;
+    const T* rows;
+    const std::int32_t* row_of_pair;
+    const float* probabilities;  // may be null
+    std::int64_t y_stride;
+    std::int64_t rows_stride;
+    std::int64_t tokens;
+    std::int64_t most;  // rows
+    std::int64_t k;
+    std::int64_t columns;
+    std::int64_t packs;  // of a row
+    bool packed;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const auto [token, i] = place_of_pack(t.block() * kThreads + t.index(), p.packs);
+    if (token >= p.tokens) return;
+    const std::int32_t* of_token = p.row_of_pair + token * p.k;
+    float sum[8] = {};
+    std::int64_t last = -1;
+    for (std::int64_t n = 0; n < p.k; ++n) {
+      std::int64_t next = p.most;
+      std::int64_t pair = 0;
+      for (std::int64_t j = 0; j < p.k; ++j) {
+        if (of_token[j] > last && of_token[j] < next) {
+          next = of_token[j];
+          pair = j;
+        }
+      }
+      if (next == p.most) break;
+      last = next;
+      const float factor = p.probabilities == nullptr ? 1.0F : p.probabilities[token * p.k + pair];
+      float values[8];
+      load8(p.rows + next * p.rows_stride, i, p.columns, p.packed, values);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum[e] = fma_of(factor, values[e], sum[e]);
+    }
+    store8(p.y + token * p.y_stride, i, p.columns, p.packed, sum);
+  }
+};
+
+// dots[pair] = rows[row of the pair] . x[token]: a warp has a pair.
+template <typename T>
+struct PairDotsKernel {
+  static constexpr int kThreads = 256;
+  static constexpr std::int64_t kPairs = kThreads / 32;  // of a block
+  struct Params {
+    float* dots;
+    const T* rows;
+    const T* x;
+    const std::int32_t* row_of_pair;
+    std::int64_t rows_stride;
+    std::int64_t x_stride;
+    std::int64_t pairs;
+    std::int64_t most;  // rows
+    std::int64_t k;
+    std::int64_t columns;
+    bool packed;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const std::int64_t pair = t.block() * kPairs + t.warp();
+    if (pair >= p.pairs) return;
+    const std::int64_t row = p.row_of_pair[pair];
+    float sum = 0.0F;
+    const std::int64_t columns = row >= 0 && row < p.most ? p.columns : 0;
+    for (std::int64_t i = 8 * t.lane(); i < columns; i += 256) {
+      float a[8];
+      float b[8];
+      load8(p.rows + row * p.rows_stride, i, columns, p.packed, a);
+      load8(p.x + pair / p.k * p.x_stride, i, columns, p.packed, b);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum = fma_of(a[e], b[e], sum);
+    }
+    sum = warp_sum(t, sum);
+    if (t.lane() == 0) p.dots[pair] = sum;
+  }
+};
+
+struct GatherElementsKernel {
+  static constexpr int kThreads = 256;
+  struct Params {
+    float* to;
+    const float* from;
+    const std::int32_t* index;
+    std::int64_t n;
+    std::int64_t m;  // elements of `from`
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const std::int64_t i = t.block() * kThreads + t.index();
+    if (i >= p.n) return;
+    const std::int64_t at = p.index[i];
+    p.to[i] = at >= 0 && at < p.m ? p.from[at] : 0.0F;
+  }
+};
+
+}  // namespace phalanx::cuda

@@ -1,0 +1,140 @@
+// The part of resolve() that is about mixtures of experts.
+
+#include "phalanx/rules/rules.h"
+#include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
+
+namespace phalanx {
+namespace {
+
+void check_router(const ExpertConfig& e) {
+  if (e.num_experts > ops::kMostExperts) {
+    throw ConfigError("--num-experts {}: a layer has at most {}", e.num_experts, ops::kMostExperts);
+  }
+  if (e.moe_router_topk > std::min(e.num_experts, ops::kMostChosenExperts)) {
+    throw ConfigError("--moe-router-topk {}: a token has at most {} of --num-experts {}",
+                      e.moe_router_topk, std::min(e.num_experts, ops::kMostChosenExperts),
+                      e.num_experts);
+  }
+  const bool is_softmax = e.moe_router_score_function == "softmax";
+  if (e.moe_router_pre_softmax && !is_softmax) {
+    throw ConfigError(
+        "--moe-router-pre-softmax and --moe-router-score-function {} exclude each "
+        "other: give one",
+        e.moe_router_score_function);
+  }
+  if (e.moe_router_topk == 1 && is_softmax && !e.moe_router_pre_softmax) {
+    throw ConfigError(
+        "--moe-router-topk 1: the softmax over the one chosen expert is always 1, so the router "
+        "would not learn; add --moe-router-pre-softmax, or --moe-router-score-function sigmoid");
+  }
+}
+
+void check_groups(const ExpertConfig& e) {
+  const std::int64_t groups = e.moe_router_num_groups;
+  const std::int64_t chosen = e.moe_router_group_topk;
+  if ((groups == 0) != (chosen == 0)) {
+    throw ConfigError("--moe-router-num-groups {} and --moe-router-group-topk {}: give both",
+                      groups, chosen);
+  }
+  if (groups == 0) return;
+  if (e.num_experts % groups != 0) {
+    throw ConfigError("--num-experts {} is not a multiple of --moe-router-num-groups {}",
+                      e.num_experts, groups);
+  }
+  if (chosen > groups) {
+    throw ConfigError("--moe-router-group-topk {} is above --moe-router-num-groups {}", chosen,
+                      groups);
+  }
+  const std::int64_t of_group = e.num_experts / groups;
+  if (e.moe_router_topk < chosen || e.moe_router_topk > chosen * of_group) {
+    throw ConfigError(
+        "--moe-router-topk {} and --moe-router-group-topk {}: {} groups of {} experts give a token "
+        "{} to {} experts",
+        e.moe_router_topk, chosen, chosen, of_group, chosen, chosen * of_group);
+  }
+  if (scores_of_group(e) > of_group) {
+    throw ConfigError("--moe-router-group-score {}: a group has {} experts",
+                      e.moe_router_group_score, of_group);
+  }
+}
+
+void check_shared_expert(const TrainConfig& c) {
+  const std::int64_t width = c.experts.moe_shared_expert_intermediate_size;
+  if (width % c.layout.tensor_model_parallel_size == 0) return;
+  throw ConfigError(
+      "--moe-shared-expert-intermediate-size {} is not a multiple of --tensor-model-parallel-size "
+      "{}",
+      width, c.layout.tensor_model_parallel_size);
+}
+
+void check_ranks(const TrainConfig& c) {
+  const ExpertConfig& e = c.experts;
+  const std::int64_t tensor = c.layout.tensor_model_parallel_size;
+  if (e.expert_model_parallel_size > 1) {
+    throw ConfigError(
+        "--expert-model-parallel-size {}: experts are not shared out among ranks in this version "
+        "of Phalanx; give 1, and --zero-stage 3 to share out their weights and states",
+        e.expert_model_parallel_size);
+  }
+  const std::int64_t size =
+      e.expert_tensor_parallel_size == 0 ? tensor : e.expert_tensor_parallel_size;
+  if (size > 1) {
+    throw ConfigError(
+        "--expert-tensor-parallel-size {}{}: an expert is whole on every rank in this version of "
+        "Phalanx; give 1",
+        size, e.expert_tensor_parallel_size == 0 ? " (as --tensor-model-parallel-size)" : "");
+  }
+  if (tensor > 1 && !c.layout.sequence_parallel) {
+    throw ConfigError(
+        "--num-experts {} with --tensor-model-parallel-size {} needs --sequence-parallel: each of "
+        "these ranks gives experts the rows of its own part of the sequence",
+        e.num_experts, tensor);
+  }
+}
+
+}  // namespace
+
+void resolve_experts(TrainConfig& c) {
+  ExpertConfig& e = c.experts;
+  if (e.num_experts == 0) {
+    const std::vector<nn::RouterLoss> losses = router_losses(e);
+    if (!losses.empty()) {
+      throw ConfigError("--moe-aux-loss-coeff {} needs --num-experts", losses[0].coefficient);
+    }
+    if (e.expert_model_parallel_size > 1 || e.expert_tensor_parallel_size > 1) {
+      throw ConfigError("--expert-{}-parallel-size needs --num-experts",
+                        e.expert_model_parallel_size > 1 ? "model" : "tensor");
+    }
+    e = {};
+    return;
+  }
+  if (e.moe_ffn_hidden_size == 0) e.moe_ffn_hidden_size = c.model.ffn_hidden_size;
+  check_router(e);
+  check_groups(e);
+  expert_layers_from_text(e.moe_layer_freq, c.model.num_layers);  // throws if it is malformed
+  router_losses(e);
+}
+
+void check_experts(const TrainConfig& c) {
+  const ExpertConfig& e = c.experts;
+  if (e.num_experts == 0) return;
+  if (c.lora.rank > 0) {
+    throw ConfigError(
+        "--num-experts {} and --lora-rank {} exclude each other: experts have no adapters in this "
+        "version of Phalanx; train all weights, or some by --trainable",
+        e.num_experts, c.lora.rank);
+  }
+  check_ranks(c);
+  check_shared_expert(c);
+  if (is_asynchronous(c.layout) && c.optimizer.loss_average == "token" &&
+      !router_losses(e).empty()) {
+    throw ConfigError(
+        "--pipeline-schedule {}: with losses of routers the counts of a whole global batch divide "
+        "the gradients of each microbatch, and this schedule updates in between. Give "
+        "--loss-average microbatch or --moe-aux-loss-coeff 0, or another schedule",
+        c.layout.pipeline_schedule);
+  }
+}
+
+}  // namespace phalanx

@@ -1,0 +1,128 @@
+// What the flags of experts come to, and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "phalanx/rules/test_support.h"
+
+namespace phalanx {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TrainConfig parsed(const std::string& flags) {
+  return config_tests::parsed({},
+                              "--num-layers 4 --hidden-size 96 --num-attention-heads 4 "
+                              "--max-position-embeddings 32 --seq-length 32 --micro-batch-size 1 "
+                              "--train-iters 10 --lr 0.001 --data-path data " +
+                                  flags,
+                              /*plans=*/false, {});
+}
+
+nn::ExpertSettings experts_of(const std::string& flags) {
+  return transformer_config(parsed("--num-experts 8 " + flags)).experts;
+}
+
+std::string refusal_of(const std::string& flags) {
+  return error_of([&] { parsed(flags); });
+}
+
+TEST(ConfigExperts, ADenseModelHasNone) {
+  EXPECT_EQ(transformer_config(parsed("")).experts.experts, 0);
+  EXPECT_THAT(refusal_of("--moe-aux-loss-coeff 0.01"), HasSubstr("needs --num-experts"));
+  EXPECT_THAT(refusal_of("--moe-router-topk 4"), HasSubstr("needs --num-experts"));
+  EXPECT_EQ(refusal_of("--moe-aux-loss-coeff 0.0 --expert-model-parallel-size 1"), "no error");
+}
+
+TEST(ConfigExperts, HaveMegatronsDefaults) {
+  const nn::ExpertSettings experts = experts_of("");
+  EXPECT_EQ(experts.experts, 8);
+  EXPECT_EQ(experts.chosen, 2);
+  EXPECT_EQ(experts.ffn_hidden, 384);
+  EXPECT_THAT(experts.layers, ElementsAre(true, true, true, true));
+  EXPECT_EQ(experts.rule.score, ops::RouterScore::kSoftmax);
+  EXPECT_TRUE(experts.losses.empty());
+  EXPECT_EQ(experts.capacity_factor, 0.0);
+}
+
+TEST(ConfigExperts, TakeTheirFlags) {
+  const nn::ExpertSettings experts = experts_of(
+      "--moe-layer-freq 2 --moe-ffn-hidden-size 48 --moe-router-topk 4 "
+      "--moe-router-score-function sigmoid --moe-router-num-groups 4 --moe-router-group-topk 2 "
+      "--moe-router-topk-scaling-factor 2.5 --moe-router-load-balancing-type seq_aux_loss "
+      "--moe-aux-loss-coeff 1e-3 --moe-z-loss-coeff 1e-4 --moe-expert-capacity-factor 1.5 "
+      "--moe-token-drop-policy position --moe-shared-expert-intermediate-size 96 "
+      "--moe-shared-expert-gate --moe-grouped-gemm --moe-token-dispatcher-type alltoall");
+  EXPECT_THAT(experts.layers, ElementsAre(true, false, true, false));
+  EXPECT_EQ(experts.ffn_hidden, 48);
+  EXPECT_EQ(experts.rule.score, ops::RouterScore::kSigmoid);
+  EXPECT_EQ(experts.rule.groups, 4);
+  EXPECT_EQ(experts.rule.group_topk, 2);
+  EXPECT_EQ(experts.rule.group_best, 2);
+  EXPECT_EQ(experts.rule.scaling, 2.5);
+  ASSERT_EQ(experts.losses.size(), 2U);
+  EXPECT_EQ(experts.losses[0].kind, nn::RouterLoss::Kind::kSequenceBalance);
+  EXPECT_EQ(experts.losses[0].coefficient, 1e-3);
+  EXPECT_EQ(experts.losses[1].kind, nn::RouterLoss::Kind::kLogits);
+  EXPECT_EQ(experts.capacity_factor, 1.5);
+  EXPECT_EQ(experts.drop_policy, ops::DropPolicy::kPosition);
+  EXPECT_EQ(experts.shared_ffn_hidden, 96);
+  EXPECT_TRUE(experts.shared_gate);
+  EXPECT_THAT(experts_of("--moe-layer-freq ([0]*1+[1]*3)").layers,
+              ElementsAre(false, true, true, true));
+  EXPECT_EQ(experts_of("--moe-router-pre-softmax").rule.score, ops::RouterScore::kSoftmaxFirst);
+}
+
+TEST(ConfigExperts, AreRefused) {
+  for (const auto& [flags, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"--moe-router-topk 9", "a token has at most 8"},
+           {"--moe-router-topk 1", "add --moe-router-pre-softmax"},
+           {"--moe-router-pre-softmax --moe-router-score-function sigmoid", "exclude each other"},
+           {"--moe-router-num-groups 4", "give both"},
+           {"--moe-router-num-groups 3 --moe-router-group-topk 1", "is not a multiple of"},
+           {"--moe-router-num-groups 4 --moe-router-group-topk 4", "give a token 4 to 8 experts"},
+           {"--moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-group-score 3",
+            "a group has 2 experts"},
+           {"--moe-layer-freq [0]*4", "no layer has experts"},
+           {"--moe-layer-freq [1]*3", "a list of 3 elements"},
+           {"--moe-layer-freq x", "--moe-layer-freq x: give a number N"},
+           {"--moe-router-load-balancing-type sinkhorn", "is not available"},
+           {"--moe-router-load-balancing-type global_aux_loss", "is not available"},
+           {"--moe-router-load-balancing-type aux", "there is no such type"},
+           {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
+           {"--moe-aux-loss-coeff much", "--moe-aux-loss-coeff much"},
+           {"--moe-shared-expert-gate", "needs --moe-shared-expert-intermediate-size"},
+           {"--expert-model-parallel-size 2", "are not shared out among ranks"},
+           {"--expert-tensor-parallel-size 2", "an expert is whole on every rank"},
+           {"--moe-router-enable-expert-bias", "a bias of experts is not available"},
+           {"--moe-use-upcycling", "train them from the beginning"},
+           {"--moe-pad-expert-input-to-capacity", "no padding"},
+           {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
+    EXPECT_THAT(refusal_of("--num-experts 8 " + flags), HasSubstr(reason)) << flags;
+  }
+}
+
+TEST(ConfigExperts, NeedSequenceParallelRanks) {
+  const std::string experts = "--num-experts 8 " + config_tests::kTwoTensorRanks;
+  config_tests::expect_refused(experts + "--sequence-parallel",
+                               "--expert-tensor-parallel-size 2 (as --tensor-model-parallel-size)");
+  config_tests::expect_refused(experts + "--expert-tensor-parallel-size 1",
+                               "needs --sequence-parallel");
+  config_tests::resolved(experts + "--expert-tensor-parallel-size 1 --sequence-parallel");
+}
+
+TEST(ConfigExperts, AreAGpts) {
+  EXPECT_THAT(error_of([] {
+                TrainConfig c = parsed("");
+                c.model.family = "t5";
+                c.experts.num_experts = 4;
+                resolve(c, true);
+              }),
+              HasSubstr("--num-experts 4 is a flag of gpt, not of t5"));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,126 @@
+#include "phalanx/settings/expert_views.h"
+
+#include <algorithm>
+#include <string>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
+#include "phalanx/settings/window_text.h"
+
+namespace phalanx {
+namespace {
+
+using Kind = nn::RouterLoss::Kind;
+
+ops::RouterScore router_score(const ExpertConfig& config) {
+  if (config.moe_router_score_function == "sigmoid") return ops::RouterScore::kSigmoid;
+  if (config.moe_router_score_function == "sqrtsoftplus") return ops::RouterScore::kSqrtSoftplus;
+  return config.moe_router_pre_softmax ? ops::RouterScore::kSoftmaxFirst
+                                       : ops::RouterScore::kSoftmax;
+}
+
+ops::RouterRule router_rule(const ExpertConfig& config) {
+  ops::RouterRule rule{.score = router_score(config)};
+  if (config.moe_router_num_groups > 0) {
+    rule.groups = config.moe_router_num_groups;
+    rule.group_topk = config.moe_router_group_topk;
+    rule.group_best = scores_of_group(config);
+  }
+  if (config.moe_router_topk_scaling_factor > 0.0) {
+    rule.scaling = config.moe_router_topk_scaling_factor;
+  }
+  return rule;
+}
+
+double coefficient(const std::string& word) {
+  const auto value = parse_number<double>(word);
+  if (!value || *value < 0.0) {
+    throw ConfigError("--moe-aux-loss-coeff {}: give a number of at least 0", word);
+  }
+  return *value;
+}
+
+// Nothing for "none".
+std::optional<Kind> balancing_kind(const std::string& type) {
+  if (type == "aux_loss") return Kind::kBalance;
+  if (type == "seq_aux_loss") return Kind::kSequenceBalance;
+  if (type == "none") return std::nullopt;
+  constexpr std::string_view kThere = "give aux_loss, seq_aux_loss or none";
+  constexpr std::string_view kKnown[] = {"global_aux_loss", "sinkhorn", "quantile_balancing"};
+  throw ConfigError("--moe-router-load-balancing-type {}: {}; {}", type,
+                    std::ranges::find(kKnown, type) != std::end(kKnown)
+                        ? "it is not available in this version of Phalanx"
+                        : "there is no such type",
+                    kThere);
+}
+
+}  // namespace
+
+std::vector<bool> expert_layers_from_text(std::string_view text, std::int64_t layers) {
+  std::vector<bool> has_experts =
+      layers_from_text("--moe-layer-freq", text, layers,
+                       [](std::int64_t layer, std::int64_t n) { return layer % n == 0; });
+  if (std::ranges::find(has_experts, true) == has_experts.end()) {
+    throw ConfigError("--moe-layer-freq {}: no layer has experts; leave --num-experts out", text);
+  }
+  return has_experts;
+}
+
+std::vector<nn::RouterLoss> router_losses(const ExpertConfig& config) {
+  const std::vector<std::string>& types = config.moe_router_load_balancing_type;
+  const std::vector<std::string>& words = config.moe_aux_loss_coeff;
+  std::vector<nn::RouterLoss> losses;
+  if (words.size() != types.size()) {
+    throw ConfigError(
+        "--moe-router-load-balancing-type has {} types and --moe-aux-loss-coeff {} numbers: give "
+        "one for each",
+        types.size(), words.size());
+  }
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::optional<Kind> kind = balancing_kind(types[i]);
+    const double value = coefficient(words[i]);
+    if (!kind && value != 0.0) {
+      throw ConfigError(
+          "--moe-aux-loss-coeff {}: --moe-router-load-balancing-type none has no loss", words[i]);
+    }
+    if (kind && std::ranges::find(losses, *kind, &nn::RouterLoss::kind) != losses.end()) {
+      throw ConfigError("--moe-router-load-balancing-type {} is given twice", types[i]);
+    }
+    if (value != 0.0) losses.push_back({.kind = *kind, .coefficient = value});
+  }
+  if (config.moe_z_loss_coeff > 0.0) {
+    losses.push_back({.kind = Kind::kLogits, .coefficient = config.moe_z_loss_coeff});
+  }
+  return losses;
+}
+
+std::int64_t scores_of_group(const ExpertConfig& config) {
+  if (config.moe_router_group_score == "max") return 1;
+  if (config.moe_router_group_score == "auto") {
+    return std::max<std::int64_t>(1, config.moe_router_topk / config.moe_router_group_topk);
+  }
+  const auto number = parse_number<std::int64_t>(config.moe_router_group_score);
+  if (!number || *number < 1) {
+    throw ConfigError("--moe-router-group-score {}: give auto, max or a number of scores",
+                      config.moe_router_group_score);
+  }
+  return *number;
+}
+
+nn::ExpertSettings expert_settings(const TrainConfig& c) {
+  const ExpertConfig& e = c.experts;
+  if (e.num_experts == 0) return {};
+  return {.experts = e.num_experts,
+          .chosen = e.moe_router_topk,
+          .ffn_hidden = e.moe_ffn_hidden_size,
+          .layers = expert_layers_from_text(e.moe_layer_freq, c.model.num_layers),
+          .rule = router_rule(e),
+          .losses = router_losses(e),
+          .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
+          .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability
+                                                            : ops::DropPolicy::kPosition,
+          .shared_ffn_hidden = e.moe_shared_expert_intermediate_size,
+          .shared_gate = e.moe_shared_expert_gate};
+}
+
+}  // namespace phalanx
