@@ -78,7 +78,8 @@ PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
   Marks marks;
   const std::size_t begin = std::min(content.find_first_not_of(kBlanks), content.size());
   const std::size_t end = content.find_last_not_of(kBlanks) + 1;
-  for (const auto& [id, special] : special_.all()) {
+  for (const auto& entry : special_.all()) {
+    const auto& special = entry.second;
     const auto add = [&](std::size_t place) {
       places.insert(place);
       if (marks.written.empty()) marks.written = special;
