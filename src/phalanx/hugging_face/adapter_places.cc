@@ -80,9 +80,8 @@ LinearPart linear_part(const ModelArguments& model, const std::string& linear,
     if (word == "gate" && is_gated) return plain(0, ffn);
     if (word == "up" && is_gated) return plain(ffn, ffn);
     if (word == "fc1") return plain(0, is_gated ? 2 * ffn : ffn);
-  } else if (linear.ends_with(".linear_proj") && word == "o") {
-    return plain(0, model.hidden());
-  } else if (linear.ends_with(".linear_fc2") && word == "down") {
+  } else if ((linear.ends_with(".linear_proj") && word == "o") ||
+             (linear.ends_with(".linear_fc2") && word == "down")) {
     return plain(0, model.hidden());
   }
   throw ConfigError("{}: this model has no part '{}' of it that could have an adapter", linear,

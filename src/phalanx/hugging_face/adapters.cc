@@ -28,7 +28,7 @@ struct WrittenModule {
 // How the configuration names a module: by its last word, or its last two where modules without an
 // adapter, or with another rank, have the same last word.
 std::string target_name(const AdapterModule& module, const std::vector<AdapterModule>& all) {
-  const std::string last = module.last_name();
+  std::string last = module.last_name();
   const bool is_shared = std::ranges::any_of(all, [&](const AdapterModule& other) {
     return other.last_name() == last && other.word != module.word;
   });
