@@ -74,7 +74,8 @@ std::vector<Layout> nightly_layouts() {
               layouts.push_back(cut);
             }
           }
-          for (const auto storage : {StorageType::kBF16, StorageType::kF16ResidualF32}) {
+          for (const auto storage :
+               {StorageType::kF32, StorageType::kBF16, StorageType::kF16ResidualF32}) {
             for (const int stage : {0, 1, 2}) {
               Layout shared = base;
               shared.data = 2;

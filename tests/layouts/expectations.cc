@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -89,6 +90,12 @@ void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
                   const Layout& layout) {
   const Distance d = distance(result, one_rank);
   Tolerance t = tolerance_of(layout);
+  // An adapter's A moves first by gradients that are small beside the rounding of 16 bits, and Adam
+  // makes whole steps of them.
+  if (!layout.adapters.empty() && layout.storage != StorageType::kF32) {
+    t.all_weights = std::max(t.all_weights, 1e-2);
+    t.weight.reset();
+  }
   // Its second loss is a mean of few numbers.
   if (layout.family == "bert" && layout.storage != StorageType::kF32) t.loss *= 3.0;
   EXPECT_EQ(result.initial_weights, one_rank.initial_weights);
