@@ -39,6 +39,15 @@ struct Initialiser {
 // or other rows of the same samples.
 inline constexpr AxisSet kRowAxes = {Axis::kContext, Axis::kData};
 
+// The data-parallel ranks of a parameter: those that have the same part of it, and sum its gradient
+// and cut its states among them. They depend on the grid that the parameter is laid out in.
+enum class ReductionDomain : std::uint8_t {
+  kDense,   // ranks along the context and data axes
+  kExpert,  // of an expert: ranks along the expert-data axis of the grid of experts, which may have
+            // other tokens of one tensor-parallel group (regions/expert_region.h)
+};
+inline constexpr int kReductionDomains = 2;
+
 // One of the places of a model that use a shared parameter: a tied word table has a role in the
 // head and one in each embedding. Every role has a gradient accumulator of its own, wherever the
 // others are, and after the passes of an update the roles are summed in increasing order, from the
@@ -75,6 +84,7 @@ struct ParamSpec {
   // The word table and the output matrix may have a learning rate of their own, as in Megatron.
   bool decoupled_rate = false;
   AxisSet cut_over = {};  // ranks that differ along other axes alone hold the same
+  ReductionDomain domain = ReductionDomain::kDense;
   // Ranks that differ along these axes each have a part of the gradient's sum. With the tensor
   // axis: the parameter is on every rank of the tensor-parallel group, and each saw its share of
   // the sequence or of the heads (norms, row-parallel biases).

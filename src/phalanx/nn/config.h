@@ -19,6 +19,7 @@
 #include "phalanx/ops/relative_bias.h"
 #include "phalanx/ops/rotary.h"
 #include "phalanx/regions/context_region.h"
+#include "phalanx/regions/expert_region.h"
 #include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
@@ -71,6 +72,7 @@ struct TransformerConfig {
   bool recompute_core_attention = false;  // unfused: backward recomputes probabilities
   TensorParallel tensor;
   ContextParallel context = {};
+  ExpertParallel expert_parallel = {};
   ExpertSettings experts = {};
   AdapterSettings adapters = {};
   PhiloxKey init_key;

@@ -10,6 +10,7 @@
 #include "phalanx/nn/saved.h"
 #include "phalanx/ops/backend.h"
 #include "phalanx/regions/context_region.h"
+#include "phalanx/regions/expert_region.h"
 #include "phalanx/regions/tensor_region.h"
 
 namespace phalanx::nn {
@@ -125,6 +126,7 @@ struct Pass {
   BatchShapes shapes;
   TensorRegion region;
   ContextRegion context = {};
+  ExpertRegion expert_region = {};
   bool training = true;  // dropout; gradients of the loss
   // A second forward pass (Chunk): kept slots are there, and sums are not added to again.
   bool recomputing = false;
