@@ -22,6 +22,12 @@ struct RouterLoss {
   double coefficient = 0.0;
 };
 
+// How tokens get to the ranks of their experts (nn/dispatch.h).
+enum class TokenDispatch : std::uint8_t {
+  kAllToAll,   // each token's row to the ranks of its experts
+  kAllGather,  // all tokens to all ranks
+};
+
 struct ExpertSettings {
   std::int64_t experts = 0;  // of a layer; 0: no layer has any
   std::int64_t chosen = 1;   // of a token: k
@@ -34,6 +40,13 @@ struct ExpertSettings {
   // this factor; 0: all of them.
   double capacity_factor = 0.0;
   ops::DropPolicy drop_policy = ops::DropPolicy::kProbability;
+  // Every expert computes as many rows of each rank as its capacity, some of them zeros.
+  bool pad_to_capacity = false;
+  // Between ranks that share out experts.
+  TokenDispatch dispatch = TokenDispatch::kAllToAll;
+  // Of kAllToAll without padding: experts compute rounds of this many times the rows that a rank
+  // has where all experts have equally many.
+  double planned_imbalance = 2.0;
   std::int64_t shared_ffn_hidden = 0;  // of the shared expert; 0: there is none
   bool shared_gate = false;            // its output is multiplied by a sigmoid
 
