@@ -8,7 +8,8 @@
 //   local        all experts are on this rank, and rows are gathered from its tokens
 //   all-to-all   each row travels to the ranks of its expert, in rounds (nn/row_plan.h); a token's
 //                results are added by rising expert
-//   all-gather   all ranks gather all tokens; each adds the results of its experts by rising expert,
+//   all-gather   all ranks gather all tokens; each adds the results of its experts by rising
+//   expert,
 //                and these sums are reduced and scattered in the order of comm/sum_tree.h
 //
 // With expert-tensor parallelism each rank of an expert computes all its rows with a part of the

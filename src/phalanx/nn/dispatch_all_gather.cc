@@ -43,9 +43,8 @@ class AllGatherDispatch final : public Dispatch {
     reduce(y, [&](const Tensor& whole) { order_.add_up(pass_, whole, coming, saved_); });
   }
   void add_up_numbers(const Tensor& pairs, const Tensor& coming) override {
-    reduce(pairs, [&](const Tensor& whole) {
-      order_.scatter_numbers(pass_, whole, coming, saved_);
-    });
+    reduce(pairs,
+           [&](const Tensor& whole) { order_.scatter_numbers(pass_, whole, coming, saved_); });
   }
 
  private:

@@ -31,8 +31,7 @@ class AllToAllDispatch final : public Dispatch {
   int rounds() override { return plan().rounds(); }
   Tensor offsets(int round) override {
     const std::vector<std::int32_t> offsets = plan().offsets(round);
-    const Tensor tensor =
-        pass_.scratch(DType::kI32, {static_cast<std::int64_t>(offsets.size())});
+    const Tensor tensor = pass_.scratch(DType::kI32, {static_cast<std::int64_t>(offsets.size())});
     pass_.ops.backend.upload(pass_.ops.queue, tensor, std::as_bytes(std::span(offsets)));
     return tensor;
   }
@@ -126,13 +125,14 @@ class AllToAllDispatch final : public Dispatch {
         from_home == Direction::kSend ? Direction::kReceive : Direction::kSend;
     std::vector<PointToPoint> messages;
     const std::array<const Freight*, 2> freights = {&rows, &numbers};
-    const auto add = [&](Direction direction, const TravelRun& run, int what, const Tensor& tensor) {
+    const auto add = [&](Direction direction, const TravelRun& run, int what,
+                         const Tensor& tensor) {
       const auto key = static_cast<std::uint32_t>(2 * run.expert + what);
-      messages.push_back({.direction = direction,
-                          .peer = run.peer,
-                          .key = message_key(MessageKind::kOther, key,
-                                             static_cast<std::uint32_t>(round)),
-                          .tensor = tensor});
+      messages.push_back(
+          {.direction = direction,
+           .peer = run.peer,
+           .key = message_key(MessageKind::kOther, key, static_cast<std::uint32_t>(round)),
+           .tensor = tensor});
     };
     for (const TravelRun& run : plan().leaving(round)) {
       for (int what = 0; what < 2; ++what) {

@@ -7,7 +7,7 @@ namespace phalanx::nn {
 ExpertMlp::ExpertMlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                      const std::string& prefix, const TransformerConfig& config)
     : config_(config),
-      router_(table, owned, slots, prefix + ".mlp.router.weight", config),
+      router_(table, owned, slots, prefix + ".mlp.router.weight", config, prefix + ".mlp.router"),
       experts_(table, owned, slots, prefix + ".mlp.experts", config) {
   if (config.experts.shared_ffn_hidden == 0) return;
   shared_.emplace(table, owned, slots, prefix + ".mlp.shared_experts", config);
@@ -21,14 +21,19 @@ void ExpertMlp::forward(BodyCall& call, const Tensor& y, const Tensor& x) const 
   const std::unique_ptr<Dispatch> dispatch =
       experts_.begin(pass, choice, call.saved, pass.recomputing);
   // The shared expert computes while the numbers of rows are on their way to the host.
+  const bool computes_early = shared_ && experts_.has_messages();
   Tensor shared;
-  if (shared_) {
+  if (computes_early) {
     shared = pass.scratch_stream(config_.dtype, config_.hidden);
     ops::fill(pass.ops, {.x = shared, .value = 0.0});
     shared_->forward(pass, shared, x, call.saved);
   }
   experts_.forward(pass, *dispatch, y.rows(), x.rows(), choice, call.saved);
-  if (shared) ops::accumulate(pass.ops, {.destination = y, .source = shared});
+  if (computes_early) {
+    ops::accumulate(pass.ops, {.destination = y, .source = shared});
+  } else if (shared_) {
+    shared_->forward(pass, y, x, call.saved);
+  }
 }
 
 void ExpertMlp::recompute(BodyCall& call, const Tensor& x) const {

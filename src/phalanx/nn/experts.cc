@@ -153,8 +153,7 @@ Tensor Experts::scratch_rows(const Pass& pass, std::int64_t width) const {
 }
 
 Tensor Experts::scratch_numbers(const Pass& pass) const {
-  return pass.scratch(full_precision(config_.dtype),
-                      {dispatcher_->rows(pass.shape.stream_rows())});
+  return pass.scratch(full_precision(config_.dtype), {dispatcher_->rows(pass.shape.stream_rows())});
 }
 
 Tensor Experts::rows(const Pass& pass, SavedId id, const Saved& saved) const {
@@ -241,10 +240,9 @@ void Experts::compute_dfc1(Pass& pass, Dispatch& dispatch, int number, const Lea
                                               .kind = config_.activation,
                                               .gated = config_.gated});
   if (!adds_bias()) return;
-  ops::grouped_bias_dots(pass.ops, {.dots = dots,
-                                    .dy = round.dy,
-                                    .bias = weights(pass, fc2_.biases),
-                                    .offsets = offsets});
+  ops::grouped_bias_dots(
+      pass.ops,
+      {.dots = dots, .dy = round.dy, .bias = weights(pass, fc2_.biases), .offsets = offsets});
 }
 
 void Experts::recompute(Pass& pass, Dispatch& dispatch, const Tensor& x, const Routing& routing,
@@ -281,13 +279,13 @@ void Experts::forward(Pass& pass, Dispatch& dispatch, const Tensor& y, const Ten
     const Round& round = number == 0 ? first : later;
     const Tensor offsets = dispatch.offsets(number);
     compute_fc1(pass, dispatch, number, from, round, offsets);
-    ops::grouped_linear_forward(
-        pass.ops, {.y = results,
-                   .x = activated(pass, round, offsets),
-                   .weight = weights(pass, fc2_.weights),
-                   .offsets = offsets,
-                   .bias = adds_bias() ? weights(pass, fc2_.biases) : Tensor{},
-                   .bias_factors = adds_bias() ? round.probabilities : Tensor{}});
+    ops::grouped_linear_forward(pass.ops,
+                                {.y = results,
+                                 .x = activated(pass, round, offsets),
+                                 .weight = weights(pass, fc2_.weights),
+                                 .offsets = offsets,
+                                 .bias = adds_bias() ? weights(pass, fc2_.biases) : Tensor{},
+                                 .bias_factors = adds_bias() ? round.probabilities : Tensor{}});
     dispatch.give_back(number, {coming, results}, {});
   }
   dispatch.add_up_rows(y, coming);
@@ -317,10 +315,9 @@ void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobab
     const Tensor offsets = dispatch->offsets(number);
     if (number > 0) compute_fc1(pass, *dispatch, number, from, round, offsets);
     compute_dfc1(pass, *dispatch, number, from, round, offsets, dots);
-    ops::grouped_linear_input_gradient(pass.ops, {.dx = drows,
-                                                  .dy = round.dfc1,
-                                                  .weight = weights(pass, fc1_.weights),
-                                                  .offsets = offsets});
+    ops::grouped_linear_input_gradient(
+        pass.ops,
+        {.dx = drows, .dy = round.dfc1, .weight = weights(pass, fc1_.weights), .offsets = offsets});
     dispatch->give_back(number, {coming, drows}, {coming_dots, dots});
   }
   dispatch->add_up_rows(dx, coming);

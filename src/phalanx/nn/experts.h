@@ -1,8 +1,8 @@
 #pragma once
-// The experts of a layer that this rank has: MLPs of which each computes the tokens that a router has
-// given it. Rows of pairs come and go by a Dispatcher (nn/dispatch.h), sorted by expert, so that a
-// product over all experts is one op. y_t = sum over the chosen experts i of p_ti expert_i(x_t); p
-// multiplies what fc2 reads, and its bias. Works on rows of the residual stream.
+// The experts of a layer that this rank has: MLPs of which each computes the tokens that a router
+// has given it. Rows of pairs come and go by a Dispatcher (nn/dispatch.h), sorted by expert, so
+// that a product over all experts is one op. y_t = sum over the chosen experts i of p_ti
+// expert_i(x_t); p multiplies what fc2 reads, and its bias. Works on rows of the residual stream.
 //
 // Where rows come by messages, those of the first round are saved with the gradients of results, so
 // that the weight pass sends none. Rows of later rounds have scratch memory: each backward pass
@@ -41,6 +41,8 @@ class Experts {
   // Recomputes the tensors of forward that backward reads.
   void recompute(Pass& pass, Dispatch& dispatch, const Tensor& x, const Routing& routing,
                  const Saved& saved) const;
+  // Whether rows come from other ranks.
+  bool has_messages() const { return dispatcher_->has_messages(); }
   // Whether backward_input reads x.
   bool backward_input_reads(const Pass& pass) const { return takes_rounds(pass); }
   // Writes dx [T, h] and dprobabilities [T, k], both in full precision.
@@ -81,9 +83,9 @@ class Experts {
 
   // The experts' side of a round, by row.
   struct Round {
-    Tensor x, dy;              // [rows, h]
-    Tensor probabilities;      // [rows]
-    Tensor fc1, dfc1;          // [rows, fc1's width]: its output, and the gradient of that
+    Tensor x, dy;          // [rows, h]
+    Tensor probabilities;  // [rows]
+    Tensor fc1, dfc1;      // [rows, fc1's width]: its output, and the gradient of that
   };
   // What rows are fetched from (Dispatch).
   struct Leaving {

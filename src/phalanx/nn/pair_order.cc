@@ -23,9 +23,8 @@ PairOrder::PairOrder(SavedSlots& slots, const ExpertSettings& experts, const Set
                       .dtype = DType::kI32,
                       .born = Born::kForward,
                       .last_reader = last,
-                      .shape = [shape = std::move(shape)](const BatchShape& batch) {
-                        return shape(batch.stream_rows());
-                      },
+                      .shape = [shape = std::move(shape)](
+                                   const BatchShape& batch) { return shape(batch.stream_rows()); },
                       .is_kept = settings.is_kept});
   };
   offsets_ = add("offsets of experts", settings.last,
@@ -41,14 +40,14 @@ PairOrder::PairOrder(SavedSlots& slots, const ExpertSettings& experts, const Set
 }
 
 void PairOrder::sort(Pass& pass, const Tensor& chosen, const Saved& saved) const {
-  ops::sort_pairs(pass.ops, {.offsets = saved[offsets_],
-                             .pair_of_row = saved[pair_of_row_],
-                             .row_of_pair = saved[row_of_pair_],
-                             .chosen = chosen,
-                             .first = settings_.first,
-                             .experts = experts_.experts,
-                             .padded = padded_rows(experts_, settings_.ranks,
-                                                   pass.shape.stream_rows())});
+  ops::sort_pairs(pass.ops,
+                  {.offsets = saved[offsets_],
+                   .pair_of_row = saved[pair_of_row_],
+                   .row_of_pair = saved[row_of_pair_],
+                   .chosen = chosen,
+                   .first = settings_.first,
+                   .experts = experts_.experts,
+                   .padded = padded_rows(experts_, settings_.ranks, pass.shape.stream_rows())});
 }
 
 void PairOrder::gather(Pass& pass, const Tensor& rows, const Tensor& tokens,
@@ -63,10 +62,9 @@ void PairOrder::gather(Pass& pass, const Tensor& rows, const Tensor& tokens,
 
 void PairOrder::gather_numbers(Pass& pass, const Tensor& numbers, const Tensor& pairs,
                                const Saved& saved) const {
-  ops::gather_elements(pass.ops,
-                       {.to = numbers,
-                        .from = pairs,
-                        .index = saved[pair_of_row_].slice(0, 0, numbers.shape[0])});
+  ops::gather_elements(
+      pass.ops,
+      {.to = numbers, .from = pairs, .index = saved[pair_of_row_].slice(0, 0, numbers.shape[0])});
 }
 
 void PairOrder::add_up(Pass& pass, const Tensor& y, const Tensor& rows, const Saved& saved) const {

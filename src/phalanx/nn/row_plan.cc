@@ -113,10 +113,8 @@ std::vector<TravelRun> RowPlan::arriving(int round) const {
       const std::int64_t begins = begin(home, e);
       const Range range = within(round, begins, begins + count(home, e));
       if (range.begin == range.end) continue;
-      runs.push_back({.peer = home,
-                      .expert = e,
-                      .at_expert = range.begin,
-                      .count = range.end - range.begin});
+      runs.push_back(
+          {.peer = home, .expert = e, .at_expert = range.begin, .count = range.end - range.begin});
     }
   }
   return runs;
