@@ -4,8 +4,8 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/layer_choice.h"
 #include "phalanx/base/parse_number.h"
-#include "phalanx/settings/window_text.h"
 
 namespace phalanx {
 namespace {
