@@ -71,6 +71,12 @@ constexpr TrainFlag kExpertRows[] = {
             kExperts, "--moe-router-bias-update-rate",
             "How much a step changes the bias of an expert",
             {.range = at_least(0), .needs = "--moe-router-enable-expert-bias", .resume = kWarned})),
+    of_families("gpt",
+                works<&ExpertConfig::moe_input_jitter_eps>(
+                    kExperts, "--moe-input-jitter-eps",
+                    "Training multiplies the router's input by factors between 1 minus and 1 plus "
+                    "this (0: none)",
+                    of_experts({.range = share_below_one(), .resume = kWarned}))),
     of_families("gpt", works<&ExpertConfig::moe_router_force_load_balancing>(
                            kExperts, "--moe-router-force-load-balancing",
                            "Tokens get experts in turn, whatever their scores: equal work for all, "

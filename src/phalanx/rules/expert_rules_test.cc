@@ -119,7 +119,7 @@ TEST(ConfigExperts, AreRefused) {
            {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
            {"--moe-use-upcycling", "train them from the beginning"},
            {"--moe-pad-expert-input-to-capacity", "no padding"},
-           {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
+           {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"}}) {
     EXPECT_THAT(refusal_of("--num-experts 8 " + flags), HasSubstr(reason)) << flags;
   }
 }

@@ -135,6 +135,7 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .choice = expert_choice(e),
           .bias = e.moe_router_enable_expert_bias,
           .bias_rate = e.moe_router_bias_update_rate,
+          .input_jitter = e.moe_input_jitter_eps,
           .losses = router_losses(e),
           .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
           .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability

@@ -104,6 +104,7 @@ struct ExpertConfig {
   double moe_router_topk_scaling_factor = 0.0;  // 0: none
   bool moe_router_enable_expert_bias = false;
   double moe_router_bias_update_rate = 1e-3;
+  double moe_input_jitter_eps = 0.0;
   bool moe_router_force_load_balancing = false;
   // aux_loss, seq_aux_loss, global_aux_loss, sinkhorn, none; the coefficients are of the same
   // order.
