@@ -177,6 +177,8 @@ TEST_F(FinetuneChat, IsPlannedWithoutWeights) {
   ASSERT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(Json::parse(plan.out).at("model").at("sequence_length"), 64);
   EXPECT_NE(plan.err.find("in microbatches of 4"), std::string::npos) << plan.err;
+  // The answers to held-out conversations need memory, too.
+  EXPECT_GT(Json::parse(plan.out).at("ranks").at(0).at("bytes").at("answers"), 0);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
   // Without conversations the plan is of an assumed length, which it says.
   const Output assumed = run("plan finetune chat --load folder --lora");
