@@ -84,7 +84,9 @@ std::int64_t most_saved_bytes(const Rank& rank, SavedContent content) {
     bytes[t % bytes.size()] += states.tiles()[t].local.count * columns;
   }
   if (!content.with_frozen) return std::ranges::max(bytes);
-  for (const Segment& segment : states.frozen()) bytes[0] += segment.count * size_of(storage);
+  for (const Segment& segment : states.frozen()) {
+    bytes[0] += segment.count * size_of(rank.table()[segment.id].dtype);
+  }
   return std::ranges::max(bytes);
 }
 
