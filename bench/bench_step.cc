@@ -34,7 +34,8 @@ Options parse(const std::vector<std::string>& arguments) {
   FlagSet flags("bench_step", "Times whole training steps on random tokens.");
   flags.add(
       {.name = "--model",
-       .help = "Some of gpt2-124m, small, bert-base, t5-small, llama-160m; else the first two"},
+       .help = "Some of gpt2-124m, small, bert-base, t5-small, llama-160m, moe-8x, moe-8x-dense; "
+               "else the first two"},
       &o.models);
   flags.add({.name = "--dtype", .help = "Some of f32, bf16; else both"}, &o.dtypes);
   flags.add({.name = "--threads", .help = "Threads; 0: all cores"}, &s.threads);

@@ -45,14 +45,18 @@ constexpr auto kModels = std::to_array<ModelSize>({{"gpt2-124m", "gpt", 12, 768,
                                                    {"small", "gpt", 4, 256, 8, 8192, 60},
                                                    {"bert-base", "bert", 12, 768, 12, 30524, 8},
                                                    {"t5-small", "t5", 6, 512, 8, 30624, 12},
-                                                   {"llama-160m", "gpt", 12, 768, 12, 32000, 8}});
+                                                   {"llama-160m", "gpt", 12, 768, 12, 32000, 8},
+                                                   {"moe-8x", "gpt", 4, 768, 12, 8192, 8},
+                                                   {"moe-8x-dense", "gpt", 4, 768, 12, 8192, 8}});
 
 const ModelSize& size_named(const std::string& name) {
   const auto found =
       std::ranges::find_if(kModels, [&](const ModelSize& size) { return size.name == name; });
   if (found == kModels.end()) {
-    throw ConfigError("--model {}: choose of gpt2-124m, small, bert-base, t5-small, llama-160m",
-                      name);
+    throw ConfigError(
+        "--model {}: choose of gpt2-124m, small, bert-base, t5-small, llama-160m, moe-8x, "
+        "moe-8x-dense",
+        name);
   }
   return *found;
 }
@@ -60,6 +64,11 @@ const ModelSize& size_named(const std::string& name) {
 // Of T5's targets, which are shorter than its texts.
 std::int64_t decoder_length(std::int64_t sequence) {
   return std::max<std::int64_t>(sequence / 4, 1);
+}
+
+bool is_llama(const ModelSize& size) {
+  const std::string_view name = size.name;
+  return name == "llama-160m" || name.starts_with("moe-8x");
 }
 
 // As JackFram/llama-160m (Miao et al., SpecInfer, 2023): no grouped queries.
@@ -73,6 +82,13 @@ void make_llama(ModelConfig& model) {
   model.untie_embeddings_and_output_weights = true;
 }
 
+// A small Mixtral (Jiang et al., 2024), and the same model with one MLP of an expert's width.
+void make_mixtral(TrainConfig& config) {
+  config.experts.num_experts = 8;
+  config.experts.moe_router_topk = 2;
+  config.experts.moe_aux_loss_coeff = {"0.02"};
+}
+
 TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
   if (setting.dtype != "f32" && setting.dtype != "bf16") {
     throw ConfigError("--dtype {}: choose of f32, bf16", setting.dtype);
@@ -83,7 +99,8 @@ TrainConfig train_config(const StepSetting& setting, const ModelSize& model) {
     config.model.decoder_num_layers = model.layers;
     config.data.decoder_seq_length = decoder_length(setting.sequence);
   }
-  if (std::string_view(model.name) == "llama-160m") make_llama(config.model);
+  if (is_llama(model)) make_llama(config.model);
+  if (std::string_view(model.name) == "moe-8x") make_mixtral(config);
   config.model.num_layers = model.layers;
   config.model.hidden_size = model.hidden;
   config.model.num_attention_heads = model.heads;

@@ -12,7 +12,10 @@ MODELS = {  # family; layers (of each stack), hidden, heads, vocabulary (padded)
     "bert-base": ("bert", (12, 768, 12, 30592, 8)),
     "t5-small": ("t5", (6, 512, 8, 30720, 12)),
     "llama-160m": ("llama", (12, 768, 12, 32000, 8)),
+    "moe-8x": ("mixtral", (4, 768, 12, 8192, 8)),
+    "moe-8x-dense": ("llama", (4, 768, 12, 8192, 8)),
 }
+EXPERTS, EXPERTS_OF_TOKEN = 8, 2
 MASKED_SHARE = 0.15  # of BERT's rows
 IGNORED = -100
 
@@ -30,7 +33,7 @@ def random_batch(torch, family, samples, sequence, vocabulary, generator):
     def words(length):
         return torch.randint(vocabulary, (samples, length), generator=generator)
 
-    if family in ("gpt", "llama"):
+    if family in ("gpt", "llama", "mixtral"):
         text = words(sequence + 1)
         return text[:, :-1], text[:, 1:].contiguous()
     if family == "t5":
@@ -42,7 +45,8 @@ def random_batch(torch, family, samples, sequence, vocabulary, generator):
     return words(sequence), types, words(sequence).masked_fill(~masked, IGNORED), swapped
 
 
-def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
+def build_model(torch, family, layers, hidden, heads, vocabulary, positions, experts="loop"):
+    """`experts`: "loop" over them, or a "grouped" product over all."""
     nn = torch.nn
     functional = torch.nn.functional
 
@@ -140,14 +144,65 @@ def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
             x = self.decoder(self.embed(decoder_tokens), encoded)
             return cross_entropy(functional.linear(x, self.words.weight, self.logit_bias), labels)
 
+    class GatedMlp(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_and_up = nn.Linear(hidden, 8 * hidden, bias=False)
+            self.fc2 = nn.Linear(4 * hidden, hidden, bias=False)
+
+        def forward(self, x):
+            gate, up = self.gate_and_up(x).chunk(2, dim=-1)
+            return self.fc2(functional.silu(gate) * up)
+
+    class ExpertMlp(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.Linear(hidden, EXPERTS, bias=False)
+            if experts == "loop":
+                self.experts = nn.ModuleList(GatedMlp() for _ in range(EXPERTS))
+            else:
+                self.gate_and_up = nn.Parameter(0.02 * torch.randn(EXPERTS, 8 * hidden, hidden))
+                self.fc2 = nn.Parameter(0.02 * torch.randn(EXPERTS, hidden, 4 * hidden))
+
+        def by_loop(self, x, chosen, weights):
+            y = torch.zeros_like(x)
+            for number, expert in enumerate(self.experts):
+                token, place = torch.where(chosen == number)
+                rows = expert(x[token]) * weights[token, place, None].to(x.dtype)
+                y.index_add_(0, token, rows.to(x.dtype))
+            return y
+
+        def by_groups(self, x, chosen, weights):
+            order = torch.argsort(chosen.flatten(), stable=True)
+            token = order // EXPERTS_OF_TOKEN
+            counts = torch.bincount(chosen.flatten(), minlength=EXPERTS)
+            ends = torch.cumsum(counts, 0).to(torch.int32)
+            storage = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+
+            def product(rows, matrices):
+                return functional.grouped_mm(rows.to(storage), matrices.to(storage).transpose(1, 2),
+                                             offs=ends)
+
+            gate, up = product(x[token], self.gate_and_up).chunk(2, dim=-1)
+            rows = product(functional.silu(gate) * up, self.fc2)
+            rows = rows * weights.flatten()[order, None].to(rows.dtype)
+            return torch.zeros_like(x).index_add_(0, token, rows.to(x.dtype))
+
+        def forward(self, x):
+            flat = x.reshape(-1, hidden)
+            with torch.autocast("cpu", enabled=False):
+                logits = functional.linear(flat.float(), self.router.weight.float())
+            best, chosen = logits.topk(EXPERTS_OF_TOKEN, dim=-1)
+            by = self.by_loop if experts == "loop" else self.by_groups
+            return by(flat, chosen, best.softmax(-1)).view_as(x)
+
     class LlamaLayer(nn.Module):
         def __init__(self):
             super().__init__()
             self.norm1, self.norm2 = nn.RMSNorm(hidden, eps=1e-6), nn.RMSNorm(hidden, eps=1e-6)
             self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
             self.projection = nn.Linear(hidden, hidden, bias=False)
-            self.gate_and_up = nn.Linear(hidden, 8 * hidden, bias=False)
-            self.fc2 = nn.Linear(4 * hidden, hidden, bias=False)
+            self.mlp = ExpertMlp() if family == "mixtral" else GatedMlp()
 
         def forward(self, x, cos, sin):
             def rotated(vectors):
@@ -156,8 +211,7 @@ def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
 
             query, key, value = (by_head(part) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
             x = x + self.projection(joined(rotated(query), rotated(key), value, True))
-            gate, up = self.gate_and_up(self.norm2(x)).chunk(2, dim=-1)
-            return x + self.fc2(functional.silu(gate) * up)
+            return x + self.mlp(self.norm2(x))
 
     class Llama(nn.Module):
         def __init__(self):
@@ -179,7 +233,7 @@ def build_model(torch, family, layers, hidden, heads, vocabulary, positions):
                 x = layer(x, cos.to(x.dtype), sin.to(x.dtype))
             return cross_entropy(self.head(self.norm(x)), labels)
 
-    model = {"gpt": Gpt, "bert": Bert, "t5": T5, "llama": Llama}[family]()
+    model = {"gpt": Gpt, "bert": Bert, "t5": T5, "llama": Llama, "mixtral": Llama}[family]()
     initialise(nn, model, layers)
     return model
 

@@ -30,6 +30,8 @@ def parse():
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--global-batch", type=int, default=0, help="0: one microbatch")
     parser.add_argument("--seq-length", type=int, default=256, help="T5: of the encoder")
+    parser.add_argument("--experts", choices=("loop", "grouped"), default="loop",
+                        help="of a mixture of experts: a loop over them, or one grouped product")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -90,14 +92,18 @@ def main():
     torch.manual_seed(1234)
     family = MODELS[options.model][FAMILY]
     layers, hidden, heads, vocabulary, steps = MODELS[options.model][SIZES]
-    model = build_model(torch, family, layers, hidden, heads, vocabulary, options.seq_length)
+    model = build_model(torch, family, layers, hidden, heads, vocabulary, options.seq_length,
+                        options.experts)
     if options.weights == "bf16":
         model = model.to(torch.bfloat16)
     seconds, loss = timed_steps(torch, model, options, family, vocabulary,
                                 options.steps or steps)
     tokens = options.global_batch * tokens_per_sample(family, options.seq_length)
+    way = "compiled" if options.compile else "eager"
+    if family == "mixtral":
+        way += f", {options.experts}"
     result = {
-        "peer": f"PyTorch {torch.__version__}" + (" compiled" if options.compile else " eager"),
+        "peer": f"PyTorch {torch.__version__} {way}",
         "setting": {key: getattr(options, key) for key in
                     ("model", "dtype", "weights", "threads", "micro_batch", "global_batch")},
         "steps": len(seconds),

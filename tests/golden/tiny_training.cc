@@ -74,6 +74,10 @@ TinyTraining::TinyTraining(const TinyRun& run, Backend& backend)
     term.sum = memory_.allocate(DType::kF64, {1});
     term.count = memory_.allocate(DType::kF64, {1});
   }
+  for (std::size_t i = 0; i < run.model.auxiliary_losses().size(); ++i) {
+    auxiliary_.push_back(
+        {.sum = memory_.allocate(DType::kF64, {1}), .factor = 1.0 / run.microbatches});
+  }
   loss_scale_ = memory_.allocate(full_precision(), {1});
 }
 
@@ -101,6 +105,9 @@ std::vector<TinyTraining::Loss> TinyTraining::step(const Settings& settings,
     ops::fill(context_, {.x = term.sum, .value = 0.0});
     ops::fill(context_, {.x = term.count, .value = 0.0});
   }
+  for (const nn::AuxiliaryTerm& term : auxiliary_) {
+    ops::fill(context_, {.x = term.sum, .value = 0.0});
+  }
   gradients_.clear(context_);
   executor_.run(context_, saved_,
                 {.shapes = shapes_,
@@ -114,6 +121,10 @@ std::vector<TinyTraining::Loss> TinyTraining::step(const Settings& settings,
     losses.push_back({ref::read_scalar(term.sum), ref::read_scalar(term.count)});
   }
   return losses;
+}
+
+double TinyTraining::auxiliary_loss(std::size_t number) const {
+  return ref::read_scalar(auxiliary_.at(number).sum) / run_.microbatches;
 }
 
 // With one loss a constant, which the step's end makes good; with several their own counts.

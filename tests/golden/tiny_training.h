@@ -52,6 +52,8 @@ class TinyTraining final : private StepServices {
     double mean() const { return sum / count; }
   };
   std::vector<Loss> step(const Settings& settings, std::span<const TinyBatch> batches);
+  // Of the last step: the mean over microbatches of a loss that layers add, without coefficient.
+  double auxiliary_loss(std::size_t number) const;
 
   const nn::ParamTable& table() const { return table_; }
   // True elements of the main parameter; of the gradient of the last step's sum of mean losses.
@@ -66,6 +68,9 @@ class TinyTraining final : private StepServices {
   const nn::Batch& loaded(int microbatch) override;
   void reduce_gradients(int chunk) override;
   std::span<const nn::LossTerm> losses(int /*microbatch*/) override { return terms_; }
+  std::span<const nn::AuxiliaryTerm> auxiliary_losses(int /*microbatch*/) override {
+    return auxiliary_;
+  }
   void optimizer_step(int version) override;
   void gather_parameters() override {}
 
@@ -92,6 +97,7 @@ class TinyTraining final : private StepServices {
   Executor executor_;
   nn::Batch batch_;
   std::vector<nn::LossTerm> terms_;
+  std::vector<nn::AuxiliaryTerm> auxiliary_;
   Tensor loss_scale_;
   nn::UnitHooks hooks_;
   std::span<const TinyBatch> batches_;

@@ -12,8 +12,8 @@ namespace {
 DType storage_type(const nn::ParamTable& table) {
   const DType dtype = table[0].dtype;
   for (const auto& spec : table.specs()) {
-    PHALANX_CHECK(spec.dtype == dtype, "{} is {}, others are {}", spec.name, name_of(spec.dtype),
-                  name_of(dtype));
+    PHALANX_CHECK(spec.is_state || spec.dtype == dtype, "{} is {}, others are {}", spec.name,
+                  name_of(spec.dtype), name_of(dtype));
   }
   return dtype;
 }
@@ -88,6 +88,10 @@ ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& mai
       continue;
     }
     const Shape& shape = table()[id].local_shape;
+    if (table()[id].is_state) {
+      weights_.push_back(parameters.allocate(table()[id].dtype, shape));
+      continue;
+    }
     weights_.push_back(flat_.slice(0, states_.weight_offset(id), shape.count()).reshape(shape));
   }
   if (has_main_parameters_) {
@@ -102,6 +106,9 @@ ParameterStore::ParameterStore(StateLayout states, Arena& parameters, Arena& mai
 }
 
 Tensor ParameterStore::weight(const Segment& segment) const {
+  if (table()[segment.id].is_state) {
+    return weight(segment.id).reshape({segment.count});
+  }
   PHALANX_CHECK(segment.weight >= 0, "element {} of {} lies in a file", segment.begin,
                 table()[segment.id].name);
   return flat_.slice(0, segment.weight, segment.count);
@@ -158,6 +165,9 @@ void ParameterStore::initialise(Context& context, PhiloxKey key) const {
 
 void ParameterStore::clear(Context& context) const {
   ops::fill(context, {.x = flat_, .value = 0.0});
+  for (ParamId id = 0; id < table().size(); ++id) {
+    if (table()[id].is_state) ops::fill(context, {.x = weight(id), .value = 0.0});
+  }
   if (has_main_parameters_) ops::fill(context, {.x = mains_.memory(), .value = 0.0});
   // A tile in a file that is not read first is written as zeros.
   if (states_.has_files()) {

@@ -39,7 +39,7 @@ class ParameterStore {
   // The weights for passes; an empty tensor for a parameter whose weights are cut.
   nn::Weights weights() const { return {weights_}; }
   const Tensor& weight(ParamId id) const { return weights_[static_cast<std::size_t>(id)]; }
-  // All weights that this rank keeps.
+  // All weights that this rank keeps, without states of layers.
   const Tensor& flat() const { return flat_; }
   // A bucket's weights: all of them, or this rank's part if they are cut.
   Tensor weights(const StateLayout::Bucket& bucket) const;

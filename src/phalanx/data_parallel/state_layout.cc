@@ -51,16 +51,17 @@ bool StateLayout::cuts_weights() const {
 void StateLayout::place_frozen() {
   for (ParamId id = 0; id < table_->size(); ++id) {
     if (table_->trains(id)) continue;
-    const std::int64_t count = (*table_)[id].local_shape.count();
+    const ParamSpec& spec = (*table_)[id];
+    const std::int64_t count = spec.local_shape.count();
     const std::int64_t begin = round_up(weight_elements_, kParameterAlignment);
     frozen_.push_back({.id = id,
                        .count = count,
                        .flat = -1,
                        .local = -1,
-                       .weight = begin,
+                       .weight = spec.is_state ? -1 : begin,
                        .tile = static_cast<int>(tiles_.size() + frozen_.size()),
                        .memory = -1});
-    weight_elements_ = begin + count;
+    if (!spec.is_state) weight_elements_ = begin + count;
   }
 }
 

@@ -116,8 +116,9 @@ class StateLayout {
   std::int64_t largest_tile_in_file() const;
   bool has_files() const { return cut_.states_in_files > 0.0 || cut_.weights_in_files; }
   std::int64_t weight_elements() const { return weight_elements_; }
-  // Parameters that are not trained, as segments outside the shard: `flat`, `local` and `memory`
-  // are -1, and the tile is no number of tiles().
+  // Parameters that are not trained, and states of layers, as segments outside the shard: `flat`,
+  // `local` and `memory` are -1, and the tile is no number of tiles(). States do not lie in the
+  // buffer of weights either, so their `weight` is -1, too.
   const std::vector<Segment>& frozen() const { return frozen_; }
   // Where a parameter whose weights are not cut starts in the buffer of weights.
   std::int64_t weight_offset(ParamId id) const;

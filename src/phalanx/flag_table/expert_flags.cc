@@ -59,10 +59,28 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-router-topk-scaling-factor",
                            "Of the probabilities, after everything else (0: none)",
                            of_experts({.range = at_least(0), .resume = kFixed}))),
+    of_families("gpt",
+                works<&ExpertConfig::moe_router_enable_expert_bias>(
+                    kExperts, "--moe-router-enable-expert-bias",
+                    "Experts are chosen by their scores plus a bias, which every step raises "
+                    "for experts with few tokens and lowers for others",
+                    of_experts({.resume = kFixed}))),
+    of_families(
+        "gpt",
+        works<&ExpertConfig::moe_router_bias_update_rate>(
+            kExperts, "--moe-router-bias-update-rate",
+            "How much a step changes the bias of an expert",
+            {.range = at_least(0), .needs = "--moe-router-enable-expert-bias", .resume = kWarned})),
+    of_families("gpt", works<&ExpertConfig::moe_router_force_load_balancing>(
+                           kExperts, "--moe-router-force-load-balancing",
+                           "Tokens get experts in turn, whatever their scores: equal work for all, "
+                           "for benchmarks",
+                           of_experts({.resume = kWarned}))),
     of_families("gpt", works<&ExpertConfig::moe_router_load_balancing_type>(
                            kExperts, "--moe-router-load-balancing-type",
                            "What makes the router use all experts: aux_loss of a microbatch, "
-                           "seq_aux_loss of each sequence, both, or none",
+                           "seq_aux_loss of each sequence, global_aux_loss of all ranks' tokens of "
+                           "a step, several of these, sinkhorn, or none",
                            of_experts({.value_name = "TYPE", .resume = kWarned}))),
     of_families("gpt", works<&ExpertConfig::moe_aux_loss_coeff>(
                            kExperts, "--moe-aux-loss-coeff",
@@ -89,6 +107,10 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-shared-expert-gate",
                            "The shared expert's output is multiplied by a sigmoid of its own",
                            {.needs = "--moe-shared-expert-intermediate-size", .resume = kShape})),
+    of_families("gpt", works<&ExpertConfig::moe_per_layer_logging>(
+                           kExperts, "--moe-per-layer-logging",
+                           "Log how busy the experts of each layer are, not of all layers alone",
+                           of_experts({}))),
     of_families("gpt",
                 works<&LayoutConfig::expert_model_parallel_size>(
                     kRanks, "--expert-model-parallel-size",

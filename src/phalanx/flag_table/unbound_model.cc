@@ -14,9 +14,6 @@ constexpr Refusal kNoUpcycling = {
     "experts cannot be made of a dense model's MLPs in this version of Phalanx; train them from "
     "the "
     "beginning"};
-constexpr Absence kExpertBias = {"nothing depends on it without a bias of experts",
-                                 {"a bias of experts is not available in this version of Phalanx; "
-                                  "--moe-router-load-balancing-type aux_loss balances them"}};
 constexpr std::string_view kOneExpertOp =
     "the products of all experts of a layer are always one operation";
 constexpr Absence kLatent = {"nothing depends on it without multi-latent attention",
@@ -118,8 +115,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
     refused(kExperts, "--moe-use-upcycling", kSwitch, kNoUpcycling),
     only_default("1", kExperts, "--moe-upcycling-granularity", kInteger,
                  {"nothing depends on it without upcycling", kNoUpcycling}),
-    refused(kExperts, "--moe-router-enable-expert-bias", kSwitch, kExpertBias.refusal),
-    only_default("0.001", kExperts, "--moe-router-bias-update-rate", kReal, kExpertBias),
     satisfied_by("fp32", kExperts, "--moe-router-dtype", kText,
                  "the product of a router is always in fp32",
                  {"the product of a router is always in fp32; leave the flag out", kSamePlan}),
@@ -133,8 +128,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
                  "every rank has all experts, so tokens stay where they are",
                  {"every rank has all experts, so tokens stay where they are; leave the flag out",
                   kSamePlan}),
-    refused(kExperts, "--moe-per-layer-logging", kSwitch,
-            {"losses of routers are reported as means over layers; leave the flag out", kSamePlan}),
     refused(kExperts, "--moe-pad-expert-input-to-capacity", kSwitch,
             {"experts compute the tokens that they have, no padding; leave the flag out"}),
     refused(kExperts, "--moe-apply-probs-on-input", kSwitch,

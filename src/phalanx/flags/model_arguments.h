@@ -69,6 +69,10 @@ inline constexpr std::string_view kConfigEos = "config.eos_token_ids";
 inline constexpr std::string_view kConfigPad = "config.pad_token_id";
 // The first token that a T5's decoder reads.
 inline constexpr std::string_view kConfigDecoderStart = "config.decoder_start_token_id";
+// Keys of routers that say how transformers trains: not what the model is, nor how Phalanx trains.
+inline constexpr std::string_view kConfigRouterLoss = "config.router_aux_loss_coef";
+inline constexpr std::string_view kConfigRouterLogits = "config.output_router_logits";
+inline constexpr std::string_view kConfigRouterJitter = "config.router_jitter_noise";
 inline constexpr std::string_view kGenerationBos = "generation.bos_token_id";
 inline constexpr std::string_view kGenerationEos = "generation.eos_token_ids";
 // The rest of generation_config.json as a JSON object, for example how to choose tokens.

@@ -17,6 +17,10 @@ constexpr std::array kArchitectures = {&kGpt2,
                                        &kLlama,
                                        &kMistral,
                                        &kQwen2,
+                                       &kQwen3,
+                                       &kMixtral,
+                                       &kQwen2Moe,
+                                       &kQwen3Moe,
                                        &kBert,
                                        &kMegatronBert,
                                        &kBertMaskedLm,
@@ -30,15 +34,16 @@ struct ForeignKey {
   const char* key;
   std::string_view what;
 };
+constexpr std::string_view kNoExperts = "this architecture has no such experts";
 constexpr std::array kForeignKeys = {
     ForeignKey{"quantization_config",
                "quantised weights are not supported: save the model in bf16, fp16 or fp32"},
-    ForeignKey{"num_experts", "mixtures of experts are not supported"},
-    ForeignKey{"num_local_experts", "mixtures of experts are not supported"},
-    ForeignKey{"n_routed_experts", "mixtures of experts are not supported"},
+    ForeignKey{"n_routed_experts", kNoExperts},
     ForeignKey{"attn_logit_softcapping", "capped scores are not supported"},
     ForeignKey{"final_logit_softcapping", "capped logits are not supported"},
 };
+// Of architectures without experts.
+constexpr std::array kExpertKeys = {"num_experts", "num_local_experts"};
 
 }  // namespace
 
@@ -75,6 +80,9 @@ const Architecture& architecture_of(const ConfigFile& config) {
                       architecture->name, architecture->model_type);
   }
   for (const ForeignKey& foreign : kForeignKeys) config.refuse(foreign.key, foreign.what);
+  if (!architecture->has_experts) {
+    for (const char* key : kExpertKeys) config.refuse(key, kNoExperts);
+  }
   return *architecture;
 }
 

@@ -46,10 +46,12 @@ struct Architecture {
   // The ids that transformers takes if config.json names none; -1: none.
   std::int64_t default_bos = -1;
   std::int64_t default_eos = -1;
+  bool has_experts = false;  // whether its config.json may name experts
 };
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kBert, kMegatronBert, kBertMaskedLm,
-    kMegatronBertMaskedLm, kBertClassifier, kMegatronBertClassifier, kT5;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe,
+    kBert, kMegatronBert, kBertMaskedLm, kMegatronBertMaskedLm, kBertClassifier,
+    kMegatronBertClassifier, kT5;
 
 // All architectures, in the order in which export tries them.
 std::span<const Architecture* const> architectures();
@@ -59,7 +61,7 @@ const Architecture* find_architecture(std::string_view name);
 std::string architecture_names();
 
 // The architecture that config.json names. ConfigError if it is none of them, or if keys ask for
-// something that no architecture here has: quantisation, experts, capped scores.
+// something that it has not: quantisation, capped scores, experts.
 const Architecture& architecture_of(const ConfigFile& config);
 
 // Why a model is not of this architecture; empty if it is.

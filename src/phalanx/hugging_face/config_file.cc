@@ -144,6 +144,23 @@ std::vector<std::int64_t> ConfigFile::ids(const std::string& key) const {
   return ids;
 }
 
+std::vector<std::int64_t> ConfigFile::integers(const std::string& key, std::int64_t low,
+                                               std::int64_t high) const {
+  const Json* found = find(key);
+  if (found == nullptr) return {};
+  std::vector<std::int64_t> values;
+  const auto fail = [&] {
+    throw DataError("{}: '{}' must be a list of integers from {} to {}", where_, key, low, high);
+  };
+  if (!found->is_array() || found->size() > kMostItems) fail();
+  for (const Json& item : *found) {
+    const auto value = integer_of(item);
+    if (!value || *value < low || *value > high) fail();
+    values.push_back(*value);
+  }
+  return values;
+}
+
 std::optional<ConfigFile> ConfigFile::object(const std::string& key) const {
   const Json* found = find(key);
   if (found == nullptr) return std::nullopt;

@@ -46,6 +46,9 @@ class ConfigFile {
   std::vector<std::string> texts(const std::string& key) const;  // empty if it is absent
   // One integer or a list of them; empty if it is absent.
   std::vector<std::int64_t> ids(const std::string& key) const;
+  // A list of integers; empty if it is absent.
+  std::vector<std::int64_t> integers(const std::string& key, std::int64_t low,
+                                     std::int64_t high) const;
   // The object of a key; null if it is absent. It shares the record of keys that were asked for.
   std::optional<ConfigFile> object(const std::string& key) const;
 

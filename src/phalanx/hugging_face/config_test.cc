@@ -90,6 +90,8 @@ TEST(HuggingFaceConfig, AbsentKeysHaveTheDialectsDefaults) {
   EXPECT_EQ(facts("LlamaForCausalLM", "llama"), std::tuple(32, 2048, 0));
   EXPECT_EQ(facts("MistralForCausalLM", "mistral"), std::tuple(8, 131072, 4096));
   EXPECT_EQ(facts("Qwen2ForCausalLM", "qwen2"), std::tuple(32, 32768, 0));
+  EXPECT_EQ(facts("Qwen3ForCausalLM", "qwen3"), std::tuple(32, 32768, 0));
+  EXPECT_EQ(settings_of(json).head_size(), 128);
   EXPECT_TRUE(settings_of(tiny_gpt2()).is_tied());
   EXPECT_EQ(settings_of(tiny_gpt2()).ffn_hidden(), 64);
 }
@@ -163,7 +165,7 @@ TEST(HuggingFaceConfig, Windows) {
   settings.set("--window-attn-skip-freq", "2");
   EXPECT_EQ(window_of(settings).layers, (std::vector<bool>{true, false}));
   settings.set("--window-attn-skip-freq", "[0,1,1]");
-  EXPECT_THROW(window_of(settings), DataError);
+  EXPECT_THROW(window_of(settings), ConfigError);
 }
 
 TEST(HuggingFaceConfig, WhatPhalanxHasNoModelForIsRefused) {
@@ -243,6 +245,7 @@ TEST(HuggingFaceConfig, ModelsFindTheirArchitecture) {
   EXPECT_EQ(name_of(tiny_llama(), "--rotary-interleaved", "true"), "LlamaForCausalLM");
   EXPECT_EQ(name_of(tiny_llama(), "--window-size", "2,0"), "MistralForCausalLM");
   EXPECT_EQ(name_of(tiny_llama(), "--add-qkv-bias", "true"), "Qwen2ForCausalLM");
+  EXPECT_EQ(name_of(tiny_llama(), "--qk-layernorm", "true"), "Qwen3ForCausalLM");
   EXPECT_EQ(name_of(tiny_gpt2(), "--window-size", "-1,0"), "GPT2LMHeadModel");
   // It stays what it was.
   const Json mistral =
@@ -250,11 +253,13 @@ TEST(HuggingFaceConfig, ModelsFindTheirArchitecture) {
   EXPECT_EQ(architecture_for(settings_of(mistral)).name, "MistralForCausalLM");
 
   const std::vector<std::tuple<Json, std::string, std::string>> cases = {
-      {tiny_llama(), "--qk-layernorm", "true"},  {tiny_llama(), "--apply-layernorm-1p", "true"},
-      {tiny_llama(), "--rotary-percent", "0.5"}, {tiny_llama(), "--attention-scale", "1"},
-      {tiny_gpt2(), "--squared-relu", "true"},   {tiny_gpt2(), "--position-embedding-type", "none"},
-      {tiny_gpt2(), "--kv-channels", "8"},       {tiny_gpt2(), "--num-experts", "4"},
-      {tiny_llama(), "--num-experts", "4"},
+      {tiny_llama(), "--apply-layernorm-1p", "true"},
+      {tiny_llama(), "--rotary-percent", "0.5"},
+      {tiny_llama(), "--attention-scale", "1"},
+      {tiny_gpt2(), "--squared-relu", "true"},
+      {tiny_gpt2(), "--position-embedding-type", "none"},
+      {tiny_gpt2(), "--kv-channels", "8"},
+      {tiny_gpt2(), "--num-experts", "4"},
   };
   for (const auto& [json, flag, value] : cases) {
     EXPECT_THAT(error_of<ConfigError>([&] { name_of(json, flag, value); }), HasSubstr(flag));

@@ -37,7 +37,7 @@ Import::Import(const std::filesystem::path& directory, bool ignore_unexpected)
   settings_.set(kConfigArchitecture, std::string(architecture_->name));
   read_tokens();
   if (architecture_->read_tensors != nullptr) architecture_->read_tensors(folder_, settings_);
-  check_layers();
+  check_sizes();
   table_ = architecture_->tensors(settings_);
   check_table(table_);
   place_tensors(ignore_unexpected);
@@ -82,12 +82,54 @@ void Import::keep_generation() {
   }
 }
 
-// A limit, so that a number in a file cannot make a huge table of tensors.
-void Import::check_layers() const {
+// Limits, so that a number in a file cannot make a huge table of tensors.
+void Import::check_sizes() const {
   const std::int64_t layers = settings_.layers() + settings_.integer("--decoder-num-layers");
-  if (layers <= std::ssize(folder_.tensors())) return;
-  throw DataError("{}: has {} tensors, too few for the {} layers of its config.json",
-                  folder_.directory().string(), folder_.tensors().size(), layers);
+  if (layers > std::ssize(folder_.tensors())) {
+    throw DataError("{}: has {} tensors, too few for the {} layers of its config.json",
+                    folder_.directory().string(), folder_.tensors().size(), layers);
+  }
+  const std::int64_t experts = settings_.integer("--num-experts");
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : folder_.tensors()) bytes += tensor.entry->bytes;
+  if (layers * experts > bytes) {
+    throw DataError("{}: has {} bytes of tensors, too few for the {} experts of its config.json",
+                    folder_.directory().string(), bytes, experts);
+  }
+}
+
+// Puts the parts of joined tensors in their place.
+void Import::split_joined() {
+  for (const JoinedTensor& joined : table_.joined) {
+    const auto found = stored_.find(joined.name);
+    if (found == stored_.end()) continue;
+    const FolderTensor stored = found->second;
+    stored_.erase(found);
+    split(joined, stored);
+  }
+}
+
+void Import::split(const JoinedTensor& joined, const FolderTensor& stored) {
+  const SafetensorsEntry& whole = *stored.entry;
+  const std::string path = stored.file->path().string();
+  if (whole.shape != joined.shape) {
+    throw DataError("{}: tensor {} is {}, but config.json makes it {}", path, whole.name,
+                    whole.shape.to_string(), joined.shape.to_string());
+  }
+  const std::int64_t columns = joined.shape[joined.shape.rank() - 1];
+  const std::int64_t row_bytes = whole.bytes / (whole.shape.count() / columns);
+  std::int64_t offset = whole.offset;
+  for (const StackedPart& part : joined.parts) {
+    SafetensorsEntry& piece = pieces_.emplace_back(whole);
+    piece.shape = {part.rows, columns};
+    piece.offset = offset;
+    piece.bytes = part.rows * row_bytes;
+    offset += piece.bytes;
+    if (!stored_.emplace(part.name, FolderTensor{.file = stored.file, .entry = &piece}).second) {
+      throw DataError("{}: tensor {} comes twice, as a part of {} too", path, part.name,
+                      whole.name);
+    }
+  }
 }
 
 void Import::place_tensors(bool ignore_unexpected) {
@@ -99,6 +141,7 @@ void Import::place_tensors(bool ignore_unexpected) {
                       tensor.file->path().string(), name);
     }
   }
+  split_joined();
   std::set<std::string_view> wanted;
   for (const TensorRow& row : table_.rows) {
     place(row);

@@ -3,6 +3,7 @@
 // where.
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -41,8 +42,10 @@ class Import {
  private:
   void read_tokens();
   void keep_generation();
-  void check_layers() const;
+  void check_sizes() const;
   void place_tensors(bool ignore_unexpected);
+  void split_joined();
+  void split(const JoinedTensor& joined, const FolderTensor& stored);
   void place(const TensorRow& row);
   bool is_dropped(const std::string& name, const FolderTensor& tensor) const;
 
@@ -51,6 +54,7 @@ class Import {
   ModelArguments settings_;
   TensorTable table_;
   std::map<std::string, FolderTensor, std::less<>> stored_;  // by canonical name
+  std::deque<SafetensorsEntry> pieces_;                      // of joined tensors
   std::vector<DType> dtypes_;
   std::vector<std::string> dropped_;
 };

@@ -10,8 +10,6 @@
 namespace phalanx::hugging_face {
 namespace {
 
-constexpr double kDefaultBase = 10000.0;
-
 // A number above 0.
 double positive(const ConfigFile& config, const std::string& key,
                 std::optional<double> absent = std::nullopt) {
@@ -85,10 +83,10 @@ void check_whole(const ConfigFile& config) {
 
 }  // namespace
 
-void read_rope(const ConfigFile& config, ModelArguments& settings) {
+void read_rope(const ConfigFile& config, double base, ModelArguments& settings) {
   settings.set("--position-embedding-type", "rope");
   check_whole(config);
-  const auto theta = config.number("rope_theta", kDefaultBase);
+  const auto theta = config.number("rope_theta", base);
   const auto scaling = config.object("rope_scaling");
   const auto parameters = config.object("rope_parameters");
   if (!parameters) {
@@ -113,7 +111,7 @@ void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& 
   if (settings.number("--rotary-percent", 1.0) != 1.0) {
     faults.emplace_back("--rotary-percent: whole heads are rotated");
   }
-  config["rope_theta"] = settings.number("--rotary-base", kDefaultBase);
+  config["rope_theta"] = settings.number("--rotary-base", 10000.0);
   config["rope_scaling"] = nullptr;
   const double interpolation = settings.number("--rotary-seq-len-interpolation-factor", 1.0);
   const bool is_yarn = settings.text("--rope-type", "rope") == "yarn";

@@ -8,8 +8,9 @@
 
 namespace phalanx::hugging_face {
 
-// ConfigError for a kind of rotation that Phalanx does not have.
-void read_rope(const ConfigFile& config, ModelArguments& settings);
+// `base`: that of a config.json without rope_theta. ConfigError for a kind of rotation that Phalanx
+// does not have.
+void read_rope(const ConfigFile& config, double base, ModelArguments& settings);
 // The old spelling: transformers below 5 ignores the new one, and newer ones convert it.
 void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& faults);
 

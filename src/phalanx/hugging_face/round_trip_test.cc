@@ -194,8 +194,11 @@ TEST_F(RoundTrip, EveryArchitectureComesBack) {
   mistral["sliding_window"] = 5;
   Json gpt2 = tiny_gpt2();
   gpt2.update({{"tie_word_embeddings", false}, {"n_inner", 40}});
+  Json qwen3 = tiny_of("Qwen3ForCausalLM", "qwen3");
+  qwen3.update({{"head_dim", 8}, {"use_sliding_window", false}});
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const Json& json : {tiny_llama(), biased, wide, qwen2, mistral, gpt2}) {
+    for (const Json& json : {tiny_llama(), biased, wide, qwen2, mistral, gpt2, qwen3,
+                             tiny_mixtral(), tiny_qwen2_moe(), tiny_qwen3_moe()}) {
       const TinyFolder folder(at("in"), json, dtype);
       folder.write();
       const fs::path out = exported(imported(folder));

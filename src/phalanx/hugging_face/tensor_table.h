@@ -40,10 +40,25 @@ struct DroppedTensor {
   std::string twin = {};  // a tensor that it must equal byte for byte; "": anything is allowed
 };
 
+// A part's place in a stack of parts, one below the other.
+struct StackedPart {
+  std::string name;
+  std::int64_t rows = 0;
+};
+
+// Another form in which folders have some of the parts: one tensor with the bytes of one part after
+// another, such as all experts of a layer.
+struct JoinedTensor {
+  std::string name;
+  Shape shape;  // [..., columns]
+  std::vector<StackedPart> parts = {};
+};
+
 struct TensorTable {
   // In the order of their model, which is the order in exported files.
   std::vector<TensorRow> rows;
   std::vector<DroppedTensor> dropped;
+  std::vector<JoinedTensor> joined;  // read in the place of their parts, never written
   // Translates other spellings of a stored name to those of the rows; null: there are none.
   std::string (*canonical_name)(std::string_view stored) = nullptr;
 
@@ -56,10 +71,6 @@ TensorRow plain(std::string ours, std::string theirs, Shape shape);
 TensorRow transposed(std::string ours, std::string theirs, Shape shape);
 
 // A row of several tensors of theirs with the same columns (0: vectors), one below the other.
-struct StackedPart {
-  std::string name;
-  std::int64_t rows = 0;
-};
 TensorRow stacked(std::string ours, std::span<const StackedPart> parts, std::int64_t columns);
 
 // A row of several tensors whose rows alternate, `rows` of each: linear_qkv has for every key/value

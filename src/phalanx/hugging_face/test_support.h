@@ -136,6 +136,36 @@ inline Json tiny_of(const std::string& name, const std::string& type) {
   return json;
 }
 
+inline Json tiny_mixtral() {
+  Json json = tiny_of("MixtralForCausalLM", "mixtral");
+  json.update({{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"intermediate_size", 12}});
+  return json;
+}
+// The first layer is dense, as in the next.
+inline Json tiny_qwen2_moe() {
+  Json json = tiny_of("Qwen2MoeForCausalLM", "qwen2_moe");
+  json.update({{"num_experts", 3},
+               {"num_experts_per_tok", 2},
+               {"moe_intermediate_size", 8},
+               {"shared_expert_intermediate_size", 12},
+               {"norm_topk_prob", false},
+               {"decoder_sparse_step", 2},
+               {"mlp_only_layers", Json::array()}});
+  return json;
+}
+inline Json tiny_qwen3_moe() {
+  Json json = tiny_of("Qwen3MoeForCausalLM", "qwen3_moe");
+  json.update({{"num_hidden_layers", 3},
+               {"num_experts", 3},
+               {"num_experts_per_tok", 2},
+               {"moe_intermediate_size", 8},
+               {"head_dim", 8},
+               {"norm_topk_prob", true},
+               {"decoder_sparse_step", 1},
+               {"mlp_only_layers", {0}}});
+  return json;
+}
+
 inline Json tiny_gpt2() {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/layer_choice.h"
 
 namespace phalanx::hugging_face {
 namespace {
@@ -16,76 +19,90 @@ namespace {
 constexpr std::string_view kSize = "--window-size";
 constexpr std::string_view kLayers = "--window-attn-skip-freq";
 
-// Reads the number at the beginning of a text and removes it.
-std::int64_t take_number(std::string_view& rest, std::string_view flag, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, fault] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-  if (fault != std::errc{}) throw DataError("the checkpoint's {} cannot be read: {}", flag, text);
-  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-  return value;
-}
-
-std::vector<bool> layers_of(const std::string& text, std::int64_t count) {
-  std::vector<bool> layers;
-  std::string_view rest = text;
-  const auto fail = [&] {
-    throw DataError("the checkpoint's {} is no list of {} layers: {}", kLayers, count, text);
-  };
-  if (text.empty()) return std::vector<bool>(static_cast<std::size_t>(count), true);
-  if (!text.starts_with('[')) {
-    const std::int64_t period = take_number(rest, kLayers, text);
-    if (period < 1 || !rest.empty()) fail();
-    for (std::int64_t layer = 1; layer <= count; ++layer) layers.push_back(layer % period != 0);
-    return layers;
-  }
-  const auto take = [&](char c) {
-    const bool is_there = rest.starts_with(c);
-    if (is_there) rest.remove_prefix(1);
-    return is_there;
-  };
-  do {
-    std::vector<bool> part;
-    if (!take('[')) fail();
-    do {
-      const std::int64_t has = take_number(rest, kLayers, text);
-      if (has != 0 && has != 1) fail();
-      part.push_back(has == 1);
-    } while (take(','));
-    if (!take(']')) fail();
-    std::int64_t times = take('*') ? take_number(rest, kLayers, text) : 1;
-    for (; times > 0 && std::ssize(layers) <= count; --times) {
-      layers.insert(layers.end(), part.begin(), part.end());
-    }
-  } while (take('+'));
-  if (!rest.empty() || std::ssize(layers) != count) fail();
-  return layers;
-}
-
 }  // namespace
 
 Window window_of(const ModelArguments& settings) {
-  std::string text = settings.text(kSize);
-  std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == ' '; });
-  std::string_view rest = text;
-  if (text.empty()) return {};
-  const std::int64_t left = take_number(rest, kSize, text);
+  std::string size = settings.text(kSize);
+  std::erase_if(size, [](char c) { return c == '(' || c == ')' || c == ' '; });
+  if (size.empty()) return {};
+  std::int64_t left = 0;
+  const auto [end, fault] = std::from_chars(size.data(), size.data() + size.size(), left);
+  if (fault != std::errc{}) throw DataError("the checkpoint's {} cannot be read: {}", kSize, size);
   if (left < 0) return {};
-  std::string layers = settings.text(kLayers);
-  std::erase(layers, ' ');
-  return {.keys = left + 1, .layers = layers_of(layers, settings.layers())};
+  const std::int64_t layers = settings.layers();
+  const std::string chosen = settings.text(kLayers);
+  if (chosen.empty()) {
+    return {.keys = left + 1, .layers = std::vector<bool>(static_cast<std::size_t>(layers), true)};
+  }
+  return {
+      .keys = left + 1,
+      .layers = layers_from_text(kLayers, chosen, layers, [](std::int64_t layer, std::int64_t n) {
+        return (layer + 1) % n != 0;
+      })};
 }
 
 void set_window(const Window& window, ModelArguments& settings) {
   if (window.keys == 0 || std::ranges::find(window.layers, true) == window.layers.end()) return;
   settings.set(kSize, fmt::format("{},0", window.keys - 1));
   if (std::ranges::find(window.layers, false) == window.layers.end()) return;
-  std::string list;
-  for (auto run = window.layers.begin(); run != window.layers.end();) {
-    const auto end = std::find(run, window.layers.end(), !*run);
-    list += fmt::format("{}[{}]*{}", list.empty() ? "" : "+", *run ? 1 : 0, end - run);
-    run = end;
+  settings.set(kLayers, layer_list_text(window.layers));
+}
+
+void read_window_of_all(const ConfigFile& config, std::int64_t absent, ModelArguments& settings) {
+  constexpr const char* kKey = "sliding_window";
+  const bool is_there = config.has(kKey);
+  if (config.is_null(kKey) || (!is_there && absent == 0)) {
+    config.skip(kKey);
+    return;
   }
-  settings.set(kLayers, list);
+  const auto layers = static_cast<std::size_t>(settings.layers());
+  set_window({.keys = is_there ? config.size(kKey, kMostInt32) : absent,
+              .layers = std::vector<bool>(layers, true)},
+             settings);
+}
+
+void write_window_of_all(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {
+  const Window window = window_of(settings);
+  if (std::ranges::find(window.layers, false) != window.layers.end()) {
+    faults.emplace_back("--window-attn-skip-freq: all layers have the window, or none");
+  }
+  config["sliding_window"] = window.keys > 0 ? nlohmann::json(window.keys) : nlohmann::json();
+}
+
+void read_switched_window(const ConfigFile& config, const std::vector<bool>& layers,
+                          ModelArguments& settings) {
+  constexpr std::int64_t kWindow = 4096;
+  const bool is_used = config.boolean("use_sliding_window", false);
+  config.skip("sliding_window");
+  if (!is_used || config.is_null("sliding_window")) return;
+  set_window({.keys = config.size("sliding_window", kMostInt32, kWindow), .layers = layers},
+             settings);
+}
+
+void write_switched_window(const Window& window, nlohmann::json& config) {
+  const bool has_window = window.keys > 0;
+  config["use_sliding_window"] = has_window;
+  config["sliding_window"] = has_window ? nlohmann::json(window.keys) : nlohmann::json();
+}
+
+std::vector<bool> layers_of_types(const ConfigFile& config, std::int64_t layers) {
+  const auto kinds = config.texts("layer_types");
+  if (kinds.empty()) return {};
+  if (std::ssize(kinds) != layers) {
+    throw DataError("{}: 'layer_types' has {} layers, 'num_hidden_layers' {}", config.where(),
+                    kinds.size(), layers);
+  }
+  std::vector<bool> have_window;
+  for (const std::string& kind : kinds) {
+    if (kind != "full_attention" && kind != "sliding_attention") {
+      throw ConfigError(
+          "{}: 'layer_types' {} is not supported: full_attention and "
+          "sliding_attention are",
+          config.where(), kind);
+    }
+    have_window.push_back(kind == "sliding_attention");
+  }
+  return have_window;
 }
 
 }  // namespace phalanx::hugging_face

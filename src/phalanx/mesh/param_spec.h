@@ -110,6 +110,10 @@ struct ParamSpec {
   std::string shared_by = {};
   // Not trainable: passes read the weight, and it has no gradient and no optimizer state.
   bool trainable = true;
+  // No parameter but a state of its layer, which the end of a step updates from what the layer
+  // counted (nn/router_state.h). It is never trained, counts in no number of parameters, and has
+  // the same elements on all ranks that have the layer. Checkpoints have it as they have weights.
+  bool is_state = false;
 };
 
 // The number of a parameter within a model, in global parameter order.

@@ -17,6 +17,24 @@ struct TimerRow {
   std::vector<double> seconds;
 };
 
+// How busy the experts of layers are in an iteration.
+struct ExpertLoads {
+  struct Bias {
+    double least = 0, most = 0;
+  };
+  struct Layer {
+    std::string name;         // "decoder.layers.3"
+    double most_to_mean = 0;  // the busiest expert's tokens, over the mean of the layer's experts
+    double dropped = 0;       // the share of the pairs of a token and an expert that were dropped
+    std::optional<Bias> bias = {};  // of the choice, if there is one
+  };
+  double worst = 0;    // `most_to_mean` of the worst layer
+  double mean = 0;     // its mean over the layers
+  double dropped = 0;  // of all layers
+  std::optional<Bias> bias = {};
+  std::vector<Layer> layers = {};  // with --moe-per-layer-logging
+};
+
 // A training iteration that is done. Learning rate and loss scale are those after it.
 struct IterationReport {
   std::int64_t iteration = 0;
@@ -32,6 +50,7 @@ struct IterationReport {
   double grad_norm = 0;  // before clipping; NaN where none was computed
   std::optional<double> zeros_in_gradients;
   std::optional<double> parameters_norm;
+  std::optional<ExpertLoads> expert_loads = {};  // of a model with experts
   std::int64_t skipped_samples = 0;  // consumed samples of iterations that were left out
   bool skipped = false;              // nothing was updated
   double seconds = 0;                // without evaluation and checkpoints

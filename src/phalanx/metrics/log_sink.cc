@@ -72,6 +72,7 @@ void LogSink::print_line(const IterationReport& report) {
            static_cast<double>(report.tokens) * per_second, flops / 1e9, begin_.peak_flops / 1e9,
            100.0 * flops / begin_.peak_flops,
            100.0 * report.hardware_flops * per_second / begin_.peak_flops);
+  if (report.expert_loads) log_info("{}", format_expert_lines(*report.expert_loads));
 }
 
 void LogSink::evaluation(const EvaluationReport& report) {

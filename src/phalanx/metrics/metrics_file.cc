@@ -48,6 +48,32 @@ std::string decoupled_field(const IterationReport& report) {
   return fmt::format(R"("decoupled_learning_rate": {}, )", number(*report.decoupled_learning_rate));
 }
 
+// Adds "expert_load": 1.25 and so on.
+std::string expert_fields(const IterationReport& report) {
+  if (!report.expert_loads) return {};
+  const ExpertLoads& loads = *report.expert_loads;
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view place, double value) {
+    text += fmt::format(R"("{}{}": {}, )", key, place, number(value));
+  };
+  const auto add_bias = [&](const std::optional<ExpertLoads::Bias>& bias, std::string_view place) {
+    if (!bias) return;
+    add("expert_bias_min", place, bias->least);
+    add("expert_bias_max", place, bias->most);
+  };
+  add("expert_load", "", loads.worst);
+  add("expert_load_mean", "", loads.mean);
+  add("expert_dropped", "", loads.dropped);
+  add_bias(loads.bias, "");
+  for (const ExpertLoads::Layer& layer : loads.layers) {
+    const std::string place = "/" + layer.name;
+    add("expert_load", place, layer.most_to_mean);
+    add("expert_dropped", place, layer.dropped);
+    add_bias(layer.bias, place);
+  }
+  return text;
+}
+
 std::string file_field(const IterationReport& report) {
   if (!report.file_seconds) return {};
   return fmt::format(R"("waited_for_files_s": {}, )", number(*report.file_seconds));
@@ -108,13 +134,13 @@ std::string metrics_key(std::string name) {
 
 std::string to_json_line(const IterationReport& report, double peak_flops) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}"learning_rate": {}, {})"
+  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}{}"learning_rate": {}, {})"
                      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
                      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
                      R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
                      R"("waited_for_messages_s": {}, {}"saving_s": {}{}}})",
                      report.iteration, report.consumed_samples, loss_fields(report.losses),
-                     number(report.learning_rate), decoupled_field(report),
+                     expert_fields(report), number(report.learning_rate), decoupled_field(report),
                      number(report.grad_norm), number(report.loss_scale), report.skipped,
                      number(report.seconds), number(tokens_per_second),
                      number(report.model_flops / report.seconds), report.peak_bytes,

@@ -80,6 +80,24 @@ TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
             R"({"iteration": 3, "consumed_samples": 48, "eval": "valid", "lm_loss": 0, "ppl": 1})");
 }
 
+TEST(MetricsLine, SaysHowBusyExpertsAre) {
+  IterationReport report = example(3);
+  report.expert_loads = ExpertLoads{.worst = 1.5, .mean = 1.25, .dropped = 0.125};
+  EXPECT_THAT(to_json_line(report, 2.5e11),
+              testing::HasSubstr(R"("lm_loss": 9.012345, "expert_load": 1.5, )"
+                                 R"("expert_load_mean": 1.25, "expert_dropped": 0.125, )"
+                                 R"("learning_rate")"));
+  const ExpertLoads::Bias bias{.least = -0.5, .most = 0.25};
+  report.expert_loads->bias = bias;
+  report.expert_loads->layers = {
+      {.name = "decoder.layers.3", .most_to_mean = 1.5, .dropped = 0.125, .bias = bias}};
+  EXPECT_THAT(to_json_line(report, 2.5e11),
+              testing::HasSubstr(R"("expert_bias_min": -0.5, "expert_bias_max": 0.25, )"
+                                 R"("expert_load/decoder.layers.3": 1.5, )"
+                                 R"("expert_dropped/decoder.layers.3": 0.125, )"
+                                 R"("expert_bias_min/decoder.layers.3": -0.5, )"));
+}
+
 TEST(MetricsLine, LossesReadBackAsTheSameFloat) {
   auto metrics = example(1);
   for (const float loss : {9.0123453F, 0.1F, 1e-30F, 3.4e38F, 16777216.0F, 5e-45F}) {

@@ -61,12 +61,31 @@ void TensorBoardSink::put_iteration(const IterationReport& report) {
     if (!std::isnan(report.grad_norm)) put("grad-norm", report.grad_norm, at);
     if (report.zeros_in_gradients) put("num-zeros", *report.zeros_in_gradients, at);
   }
+  if (report.expert_loads) put_expert_loads(*report.expert_loads, at);
   if (report.parameters_norm) put("params-norm", *report.parameters_norm, at);
   if (options_.memory) {
     const auto arenas = static_cast<double>(report.peak_bytes);
     file_->scalar("mem-reserved-bytes", static_cast<double>(report.rss_bytes), at.iteration);
     file_->scalar("mem-allocated-bytes", arenas, at.iteration);
     file_->scalar("mem-max-allocated-bytes", arenas, at.iteration);
+  }
+}
+
+void TensorBoardSink::put_expert_loads(const ExpertLoads& loads, const Place& at) {
+  const auto put_bias = [&](const std::optional<ExpertLoads::Bias>& bias, const std::string& of) {
+    if (!bias) return;
+    put("expert-bias min" + of, bias->least, at);
+    put("expert-bias max" + of, bias->most, at);
+  };
+  put("expert-load", loads.worst, at);
+  put("expert-load mean", loads.mean, at);
+  put("expert-dropped", loads.dropped, at);
+  put_bias(loads.bias, "");
+  for (const ExpertLoads::Layer& layer : loads.layers) {
+    const std::string of = " " + layer.name;
+    put("expert-load" + of, layer.most_to_mean, at);
+    put("expert-dropped" + of, layer.dropped, at);
+    put_bias(layer.bias, of);
   }
 }
 

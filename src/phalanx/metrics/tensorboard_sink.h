@@ -46,6 +46,7 @@ class TensorBoardSink final : public RunSink {
   };
   void put(std::string_view tag, double value, const Place& at);
   void put_iteration(const IterationReport& report);
+  void put_expert_loads(const ExpertLoads& loads, const Place& at);
   void put_times(const IterationReport& report);
 
   TensorBoardOptions options_;

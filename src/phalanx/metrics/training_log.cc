@@ -82,6 +82,23 @@ std::string format_training_line(const TrainingLine& line) {
   return text;
 }
 
+std::string format_expert_lines(const ExpertLoads& loads) {
+  std::string text;
+  const auto add_rest = [&](double dropped, const std::optional<ExpertLoads::Bias>& bias) {
+    fmt::format_to(std::back_inserter(text), ", dropped {:.1f} %", 100.0 * dropped);
+    if (!bias) return;
+    fmt::format_to(std::back_inserter(text), ", bias {:.4g} to {:.4g}", bias->least, bias->most);
+  };
+  text = fmt::format("   experts: load {:.2f} (mean of layers {:.2f})", loads.worst, loads.mean);
+  add_rest(loads.dropped, loads.bias);
+  for (const ExpertLoads::Layer& layer : loads.layers) {
+    fmt::format_to(std::back_inserter(text), "\n   experts of {}: load {:.2f}", layer.name,
+                   layer.most_to_mean);
+    add_rest(layer.dropped, layer.bias);
+  }
+  return text;
+}
+
 double perplexity(double loss) { return std::exp(loss > 20.0 ? 20.0 : loss); }
 
 std::string format_answer_line(std::int64_t iteration, const AnswersReport::Answer& answer) {

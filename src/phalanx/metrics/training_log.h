@@ -37,6 +37,10 @@ struct TrainingLine {
 
 std::string format_training_line(const TrainingLine& line);
 
+// "experts: load 1.25 (mean of layers 1.10), dropped 0.0 %, bias -0.003 to 0.004", and a line for
+// each layer where there are any; no newline at the end.
+std::string format_expert_lines(const ExpertLoads& loads);
+
 // One line: what was asked last, the answer, and what was expected, each cut where it is long.
 std::string format_answer_line(std::int64_t iteration, const AnswersReport::Answer& answer);
 

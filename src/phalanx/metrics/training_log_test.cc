@@ -65,6 +65,18 @@ TEST_F(TrainingLog, LineWithEveryField) {
             " number of skipped iterations:   2 | number of nan iterations:   1 |");
 }
 
+TEST_F(TrainingLog, SaysHowBusyExpertsAre) {
+  ExpertLoads loads{.worst = 1.25, .mean = 1.125, .dropped = 0.0625};
+  EXPECT_EQ(format_expert_lines(loads),
+            "   experts: load 1.25 (mean of layers 1.12), dropped 6.2 %");
+  const ExpertLoads::Bias bias{.least = -0.003, .most = 0.004};
+  loads.bias = bias;
+  loads.layers = {{.name = "decoder.layers.3", .most_to_mean = 1.25, .dropped = 0, .bias = bias}};
+  EXPECT_EQ(format_expert_lines(loads),
+            "   experts: load 1.25 (mean of layers 1.12), dropped 6.2 %, bias -0.003 to 0.004\n"
+            "   experts of decoder.layers.3: load 1.25, dropped 0.0 %, bias -0.003 to 0.004");
+}
+
 TEST_F(TrainingLog, EvaluationBlockIsMegatrons) {
   const std::vector<NamedLoss> losses = {{"lm loss", 2.5}};
   const std::string text =

@@ -39,6 +39,8 @@ const char* name_of(nn::RouterLoss::Kind kind) {
       return "load_balancing_loss";
     case nn::RouterLoss::Kind::kSequenceBalance:
       return "seq_load_balancing_loss";
+    case nn::RouterLoss::Kind::kGlobalBalance:
+      return "global_load_balancing_loss";
     case nn::RouterLoss::Kind::kLogits:
       return "z_loss";
   }
@@ -74,7 +76,7 @@ std::int64_t gpt_parameters(const GptConfig& config) {
   nn::ParamTable table;
   build_gpt_chunk(config, {0, config.transformer.num_layers, true, true}, table);
   std::int64_t count = 0;
-  for (const auto& spec : table.specs()) count += spec.global_shape.count();
+  for (const auto& spec : table.specs()) count += spec.is_state ? 0 : spec.global_shape.count();
   return count;
 }
 

@@ -11,7 +11,7 @@ std::int64_t Model::parameters() const {
   std::int64_t count = 0;
   std::set<std::string_view> counted;
   for (const ParamSpec& spec : table.specs()) {
-    if (counted.insert(spec.name).second) count += spec.global_shape.count();
+    if (!spec.is_state && counted.insert(spec.name).second) count += spec.global_shape.count();
   }
   return count;
 }

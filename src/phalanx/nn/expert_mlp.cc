@@ -7,7 +7,7 @@ namespace phalanx::nn {
 ExpertMlp::ExpertMlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                      const std::string& prefix, const TransformerConfig& config)
     : config_(config),
-      router_(table, owned, slots, prefix + ".mlp.router.weight", config),
+      router_(table, owned, slots, prefix + ".mlp.router.weight", config, prefix + ".mlp.router"),
       experts_(table, owned, slots, prefix + ".mlp.experts", config) {
   if (config.experts.shared_ffn_hidden == 0) return;
   shared_.emplace(table, owned, slots, prefix + ".mlp.shared_experts", config);

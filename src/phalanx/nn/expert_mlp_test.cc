@@ -194,12 +194,14 @@ TEST(ExpertMlp, GradientsMatchDifferences) {
   TransformerConfig config = expert_config(true, false);
   config.experts.rule.score = ops::RouterScore::kSigmoid;
   config.experts.rule.scaling = 1.5;
+  config.experts.bias = true;
   config.experts.shared_ffn_hidden = 6;
   config.experts.shared_gate = true;
   EXPECT_EQ(ops::compare_with_differences(layer_case("gated, shared", config)), "");
   config.experts.shared_gate = false;
   config.experts.capacity_factor = 0.75;
   config.experts.rule.score = ops::RouterScore::kSoftmaxFirst;
+  config.experts.bias = false;
   EXPECT_EQ(ops::compare_with_differences(layer_case("gated, capacity", config)), "");
 }
 

@@ -16,10 +16,19 @@ struct RouterLoss {
   enum class Kind : std::uint8_t {
     kBalance,          // of the tokens of a microbatch
     kSequenceBalance,  // of each sequence, the mean over sequences
+    kGlobalBalance,    // of all ranks' tokens of the step's microbatches so far
     kLogits,           // the mean square of the logsumexp (z-loss)
   };
   Kind kind = Kind::kBalance;
   double coefficient = 0.0;
+};
+
+// How a router chooses the experts of a token.
+enum class ExpertChoice : std::uint8_t {
+  kScores,    // those with the best scores (ops/router.h)
+  kSinkhorn,  // in training by Sinkhorn's iteration, which gives all experts about equal work;
+              // else those with the best scores
+  kForced,    // in turn, whatever the scores are: equal work for all, for benchmarks
 };
 
 struct ExpertSettings {
@@ -28,6 +37,10 @@ struct ExpertSettings {
   std::int64_t ffn_hidden = 0;
   std::vector<bool> layers = {};  // those with experts; empty: all
   ops::RouterRule rule = {};
+  ExpertChoice choice = ExpertChoice::kScores;
+  // Choice scores have a bias, which each step moves by bias_rate (ops::ExpertBiasUpdate).
+  bool bias = false;
+  double bias_rate = 1e-3;
   // In the order of Pass::auxiliary.
   std::vector<RouterLoss> losses = {};
   // Of the pairs of a token and an expert an expert computes the equal share of this rank's, times
@@ -37,6 +50,9 @@ struct ExpertSettings {
   std::int64_t shared_ffn_hidden = 0;  // of the shared expert; 0: there is none
   bool shared_gate = false;            // its output is multiplied by a sigmoid
 
+  bool has_loss(RouterLoss::Kind kind) const {
+    return std::ranges::find(losses, kind, &RouterLoss::kind) != losses.end();
+  }
   bool in_layer(std::int64_t layer) const {
     return experts > 0 && (layers.empty() || layers[static_cast<std::size_t>(layer)]);
   }

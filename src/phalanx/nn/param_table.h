@@ -1,6 +1,6 @@
 #pragma once
-// The parameters of a model part in global parameter order, and its constants. Layers add them when
-// they are built and keep the ids.
+// The parameters of a model part in global parameter order, its constants, and the states of its
+// routers. Layers add them when they are built and keep the ids.
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/mesh/param_spec.h"
 #include "phalanx/nn/constants.h"
+#include "phalanx/nn/router_state.h"
 
 namespace phalanx::nn {
 
@@ -46,6 +47,18 @@ class ParamTable {
     chunks_.push_back(num_chunks() - 1);
     return static_cast<ParamId>(specs_.size()) - 1;
   }
+  // Adds a state of a layer (ParamSpec::is_state).
+  ParamId add_state(ParamSpec spec) {
+    spec.trainable = false;
+    spec.decays = false;
+    spec.is_state = true;
+    return add(std::move(spec));
+  }
+  RouterId add_router(RouterState router) {
+    routers_.push_back(std::move(router));
+    return static_cast<RouterId>(routers_.size()) - 1;
+  }
+  const std::vector<RouterState>& routers() const { return routers_; }
   // Adds a role of a shared parameter, and the parameter if it is new. A role may be added once.
   ParamUse add_shared(ParamSpec spec, const ParamRole& role) {
     PHALANX_CHECK(!spec.shared_by.empty(), "{} has a role, and nobody shares it", spec.name);
@@ -94,6 +107,7 @@ class ParamTable {
   std::vector<int> chunks_;  // by ParamId
   std::vector<Role> roles_;
   std::vector<ConstantSpec> constants_;
+  std::vector<RouterState> routers_;
   int begun_ = 0;
 };
 

@@ -134,7 +134,8 @@ struct Pass {
   std::span<const LossTerm> losses;  // in the model's order
   // By number; empty where they are left out, as in an evaluation.
   std::span<const AuxiliaryTerm> auxiliary = {};
-  Tensors constants = {};            // by ConstantId
+  RouterCounts router_counts = {};
+  Tensors constants = {};  // by ConstantId
   Sequence sequence = Sequence::kOnly;
   BatchShape shape = shapes[sequence];  // of the sequence
 

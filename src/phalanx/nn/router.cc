@@ -1,5 +1,6 @@
 #include "phalanx/nn/router.h"
 
+#include "phalanx/ops/balance.h"
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/linear.h"
 
@@ -11,6 +12,23 @@ ParamSpec weight_spec(const std::string& name, const TransformerConfig& config) 
                                    {Initialiser::Kind::kNormal, config.init_deviation});
   spec.summed_over = sums_of_stream(config.tensor);
   return spec;
+}
+
+ParamId add_bias(ParamTable& table, const std::string& name, const TransformerConfig& config) {
+  if (name.empty() || !config.experts.bias) return -1;
+  return table.add_state(whole_parameter(name + ".expert_bias", {config.experts.experts},
+                                         full_precision(config.dtype),
+                                         {Initialiser::Kind::kConstant, 0.0}));
+}
+
+RouterId add_router(ParamTable& table, const std::string& name, ParamId bias,
+                    const ExpertSettings& settings) {
+  if (name.empty()) return -1;
+  return table.add_router({.name = name,
+                           .experts = settings.experts,
+                           .chosen = settings.chosen,
+                           .bias = bias,
+                           .bias_rate = settings.bias_rate});
 }
 
 // A number for each token and each of `width` experts.
@@ -30,11 +48,13 @@ SavedSlot slot_of_tokens(std::string name, DType dtype, std::int64_t width, Born
 }  // namespace
 
 Router::Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-               const std::string& name, const TransformerConfig& config)
+               const std::string& weight, const TransformerConfig& config, const std::string& name)
     : config_(config),
-      weight_(table.add(weight_spec(name, config))),
+      weight_(table.add(weight_spec(weight, config))),
+      bias_(add_bias(table, name, config)),
+      id_(add_router(table, name, bias_, config.experts)),
       trains_(table.trains(weight_)),
-      losses_(slots, config) {
+      losses_(slots, id_, config) {
   owned.push_back(weight_);
   const ExpertSettings& settings = config.experts;
   const DType full = full_precision(config.dtype);
@@ -56,6 +76,34 @@ Tensor Router::full(Pass& pass, const Tensor& x) const {
   return copy;
 }
 
+void Router::choose(Pass& pass, const Tensor& logits, const Saved& saved) const {
+  ops::RouterForward forward{.experts = experts(saved),
+                             .probabilities = probabilities(saved),
+                             .logits = logits,
+                             .bias = pass.weights.if_any(bias_),
+                             .rule = config_.experts.rule};
+  switch (config_.experts.choice) {
+    case ExpertChoice::kScores:
+      break;
+    case ExpertChoice::kSinkhorn:
+      if (!pass.training) break;
+      ops::sinkhorn_choice(pass.ops, {.experts = experts(saved), .logits = logits});
+      forward.choice = ops::RouterChoice::kGiven;
+      break;
+    case ExpertChoice::kForced:
+      forward.choice = ops::RouterChoice::kTurns;
+      break;
+  }
+  ops::router_forward(pass.ops, forward);
+}
+
+void Router::count(Pass& pass, const Saved& saved) const {
+  if (id_ < 0 || pass.router_counts.given.empty()) return;
+  ops::expert_counts(pass.ops, {.counts = pass.router_counts.given[static_cast<std::size_t>(id_)],
+                                .experts = experts(saved),
+                                .accumulate = true});
+}
+
 void Router::drop(Pass& pass, const Saved& saved) const {
   const ExpertSettings& settings = config_.experts;
   if (settings.capacity_factor <= 0.0) return;
@@ -75,13 +123,10 @@ void Router::forward(Pass& pass, const Tensor& x, const Saved& saved) const {
   ops::linear_forward(
       pass.ops,
       {.y = logits, .x = full(pass, x), .weight = full(pass, pass.weights[weight_]), .bias = {}});
-  ops::router_forward(pass.ops, {.experts = experts(saved),
-                                 .probabilities = probabilities(saved),
-                                 .logits = logits,
-                                 .bias = {},
-                                 .rule = config_.experts.rule});
+  choose(pass, logits, saved);
   losses_.add(pass, logits, saved);
   drop(pass, saved);
+  count(pass, saved);
 }
 
 void Router::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabilities,

@@ -2,6 +2,9 @@
 // The router of a mixture of experts: logits of all experts for each token, the choice, and the
 // probabilities of the chosen. The product is in full precision whatever the storage type. The
 // choice is made once: recomputation keeps it. Works on rows of the residual stream.
+//
+// Training counts the tokens that each expert was given (nn/router_state.h). From the counts of a
+// step comes the update of the expert bias, which takes part in the choice alone.
 
 #include <string>
 #include <vector>
@@ -13,11 +16,13 @@ namespace phalanx::nn {
 
 class Router {
  public:
-  // Parameter NAME [E, h]. Saved: logits [T, E], experts and probabilities [T, k].
-  Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots, const std::string& name,
-         const TransformerConfig& config);
+  // Parameter WEIGHT [E, h]. Saved: logits [T, E], experts and probabilities [T, k]. `name`: under
+  // which it counts, with the state NAME.expert_bias [E] where there is a bias; empty: it does not
+  // count, and has no bias.
+  Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
+         const std::string& weight, const TransformerConfig& config, const std::string& name = {});
 
-  // Chooses experts for the tokens x [T, h], and adds the router's losses.
+  // Chooses experts for the tokens x [T, h], counts them, and adds the router's losses.
   void forward(Pass& pass, const Tensor& x, const Saved& saved) const;
   // [T, k], i32: rising in a row; negative where the pair was dropped.
   const Tensor& experts(const Saved& saved) const { return saved[experts_]; }
@@ -33,10 +38,13 @@ class Router {
  private:
   // x itself, or a copy in full precision in scratch of the enclosing WorkspaceScope.
   Tensor full(Pass& pass, const Tensor& x) const;
+  void choose(Pass& pass, const Tensor& logits, const Saved& saved) const;
   void drop(Pass& pass, const Saved& saved) const;
+  void count(Pass& pass, const Saved& saved) const;
 
   const TransformerConfig config_;
-  ParamId weight_;
+  ParamId weight_, bias_;
+  RouterId id_;
   bool trains_;
   RouterLosses losses_;
   SavedId logits_, dlogits_, experts_, probabilities_;

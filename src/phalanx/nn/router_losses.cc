@@ -1,12 +1,14 @@
 #include "phalanx/nn/router_losses.h"
 
 #include "phalanx/ops/balance.h"
+#include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
 
 using Kind = RouterLoss::Kind;
 
-RouterLosses::RouterLosses(SavedSlots& slots, const TransformerConfig& config) : config_(config) {
+RouterLosses::RouterLosses(SavedSlots& slots, RouterId router, const TransformerConfig& config)
+    : config_(config), router_(router) {
   for (const RouterLoss& loss : config.experts.losses) {
     if (loss.kind == Kind::kLogits) {
       counts_.push_back(-1);
@@ -23,21 +25,38 @@ RouterLosses::RouterLosses(SavedSlots& slots, const TransformerConfig& config) :
   }
 }
 
-double RouterLosses::factor(const RouterLoss& loss, const BatchShape& shape) const {
-  const auto tokens = static_cast<double>(shape.whole_sequence() * shape.micro_batch);
-  if (loss.kind == Kind::kLogits) return 1.0 / tokens;
-  const auto counted = static_cast<double>(sequences(loss, shape));
-  const double of_sequence = tokens / counted;
-  const ExpertSettings& settings = config_.experts;
-  return static_cast<double>(settings.experts) /
-         (static_cast<double>(settings.chosen) * of_sequence * of_sequence * counted);
+int RouterLosses::sample_ranks(const Pass& pass) {
+  const Communicator* rows = pass.router_counts.rows;
+  return rows == nullptr ? 1 : rows->size() / pass.context.size();
 }
 
-void RouterLosses::sum_over_tokens(Pass& pass, const Tensor& counts) const {
+double RouterLosses::factor(const RouterLoss& loss, const Pass& pass) const {
+  const BatchShape& shape = pass.shape;
+  const auto tokens = static_cast<double>(shape.whole_sequence() * shape.micro_batch);
+  if (loss.kind == Kind::kLogits) return 1.0 / tokens;
+  const ExpertSettings& settings = config_.experts;
+  const double per_choice =
+      static_cast<double>(settings.experts) / static_cast<double>(settings.chosen);
+  if (loss.kind == Kind::kGlobalBalance) {
+    // The terms of the ranks add up to one loss, and are then divided by the number of ranks.
+    const auto ranks = static_cast<double>(sample_ranks(pass));
+    const double all = tokens * ranks;
+    return per_choice * ranks / (all * all * static_cast<double>(pass.router_counts.microbatches));
+  }
+  const auto counted = static_cast<double>(sequences(loss, shape));
+  const double of_sequence = tokens / counted;
+  return per_choice / (of_sequence * of_sequence * counted);
+}
+
+void RouterLosses::sum_over_tokens(Pass& pass, const RouterLoss& loss, const Tensor& counts) {
   if (pass.region.is_parallel() && pass.region.layout().sequence) {
     pass.finish(pass.region.group().all_reduce(pass.ops, counts, Reduction::kSum));
   }
-  if (pass.context.size() > 1) {
+  if (loss.kind == Kind::kGlobalBalance) {
+    if (Communicator* rows = pass.router_counts.rows) {
+      pass.finish(rows->all_reduce(pass.ops, counts, Reduction::kSum));
+    }
+  } else if (pass.context.size() > 1) {
     pass.finish(pass.context.group().all_reduce(pass.ops, counts, Reduction::kSum));
   }
 }
@@ -59,13 +78,17 @@ void RouterLosses::add(Pass& pass, const Tensor& logits, const Saved& saved) con
                                        .logits = logits,
                                        .chosen = config_.experts.chosen,
                                        .score = score,
-                                       .z_factor = factor(loss, pass.shape)});
+                                       .z_factor = factor(loss, pass)});
     if (!balances) continue;
-    sum_over_tokens(pass, counts);
-    ops::balance_loss(pass.ops, {.loss = sum,
-                                 .counts = counts,
-                                 .score_sums = score_sums,
-                                 .factor = factor(loss, pass.shape)});
+    if (loss.kind == Kind::kGlobalBalance) {
+      const Tensor& so_far = pass.router_counts.best[static_cast<std::size_t>(router_)];
+      ops::accumulate(pass.ops, {.destination = so_far, .source = counts.reshape(so_far.shape)});
+      ops::copy(pass.ops, {.destination = counts, .source = so_far.reshape(counts.shape)});
+    }
+    sum_over_tokens(pass, loss, counts);
+    ops::balance_loss(
+        pass.ops,
+        {.loss = sum, .counts = counts, .score_sums = score_sums, .factor = factor(loss, pass)});
   }
 }
 
@@ -74,7 +97,7 @@ RouterLosses::Gradient RouterLosses::gradient(Pass& pass, const Saved& saved) co
   if (pass.auxiliary.empty()) return gradient;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const RouterLoss& loss = config_.experts.losses[i];
-    const double by_value = loss.coefficient * pass.auxiliary[i].factor * factor(loss, pass.shape);
+    const double by_value = loss.coefficient * pass.auxiliary[i].factor * factor(loss, pass);
     if (loss.kind == Kind::kLogits) {
       gradient.z_loss += by_value;
       continue;

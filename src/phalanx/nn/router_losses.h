@@ -6,6 +6,10 @@
 //
 //   kBalance          E / (k N^2) sum_i f_i P_i: 1 if all experts are used equally
 //   kSequenceBalance  the same of each sequence, the mean over sequences
+//   kGlobalBalance    the same of all ranks that have other samples, too, so N tokens of a
+//                     microbatch on all of them; f is a mean over the step's microbatches up to
+//                     this one (passes forward run in their order in every schedule), and P of this
+//                     microbatch
 //   kLogits           1 / N sum over tokens of logsumexp(logits)^2
 
 #include <vector>
@@ -18,7 +22,8 @@ namespace phalanx::nn {
 class RouterLosses {
  public:
   // Saved: the counts f of each balancing loss, of all ranks that share the microbatch.
-  RouterLosses(SavedSlots& slots, const TransformerConfig& config);
+  // Those of kGlobalBalance are of the microbatches up to the pass's.
+  RouterLosses(SavedSlots& slots, RouterId router, const TransformerConfig& config);
 
   // Logits [T, E] of this rank's tokens. Ranks that share the microbatch add their parts.
   void add(Pass& pass, const Tensor& logits, const Saved& saved) const;
@@ -34,13 +39,17 @@ class RouterLosses {
   static std::int64_t sequences(const RouterLoss& loss, const BatchShape& shape) {
     return loss.kind == RouterLoss::Kind::kSequenceBalance ? shape.micro_batch : 1;
   }
-  // What the sum of f P, or of squares, is multiplied by.
-  double factor(const RouterLoss& loss, const BatchShape& shape) const;
-  // Sums over the ranks that share the microbatch.
-  void sum_over_tokens(Pass& pass, const Tensor& counts) const;
+  // What the sum of f P, or of squares, is multiplied by, for a mean over the microbatches of all
+  // ranks.
+  double factor(const RouterLoss& loss, const Pass& pass) const;
+  // How many ranks have other samples.
+  static int sample_ranks(const Pass& pass);
+  // Sums over the ranks whose tokens the loss counts together.
+  static void sum_over_tokens(Pass& pass, const RouterLoss& loss, const Tensor& counts);
   std::int64_t experts() const { return config_.experts.experts; }
 
   const TransformerConfig config_;
+  const RouterId router_;
   std::vector<SavedId> counts_;  // by loss; -1: kLogits
 };
 

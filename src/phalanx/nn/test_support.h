@@ -136,6 +136,9 @@ struct LayerFixture {
   LossTerm losses;
   std::vector<AuxiliaryTerm> auxiliary;
   std::vector<Tensor> constants;
+  std::vector<Tensor> given, best;  // counts of routers
+  Communicator* rows = nullptr;     // those of RouterCounts
+  std::int64_t microbatches = 1;
 
   void allocate(ops::Operands& operands, const std::vector<SavedSlot>& saved_slots,
                 std::int64_t vocabulary = 16) {
@@ -149,6 +152,10 @@ struct LayerFixture {
     for (const ConstantSpec& spec : table.constants()) {
       constants.push_back(operands.output(spec.dtype, spec.shape));
       spec.fill(operands.preparation(), constants.back());
+    }
+    for (const RouterState& router : table.routers()) {
+      given.push_back(operands.filled(DType::kI32, {router.experts}, 0.0));
+      best.push_back(operands.filled(DType::kI32, {router.experts}, 0.0));
     }
     for (const ParamTable::Role& role : table.roles()) {
       const Shape& extents = table[role.id].local_shape;
@@ -169,16 +176,18 @@ struct LayerFixture {
   Saved saved() const { return Saved(saved_tensors); }
 
   Pass pass(Context& context) const {
-    return {.ops = context,
-            .weights = weights,
-            .batch = batch,
-            .shapes = shape,
-            .region = region,
-            .training = true,
-            .loss_settings = loss_settings,
-            .losses = {&losses, 1},
-            .auxiliary = auxiliary,
-            .constants = constants};
+    return {
+        .ops = context,
+        .weights = weights,
+        .batch = batch,
+        .shapes = shape,
+        .region = region,
+        .training = true,
+        .loss_settings = loss_settings,
+        .losses = {&losses, 1},
+        .auxiliary = auxiliary,
+        .router_counts = {.given = given, .best = best, .rows = rows, .microbatches = microbatches},
+        .constants = constants};
   }
 
   // The losses of a router, each with another factor.

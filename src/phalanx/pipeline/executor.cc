@@ -265,6 +265,7 @@ void Executor::execute_pass(std::size_t index, Run& run) {
                 .loss_settings = run.settings.loss,
                 .losses = run.services.losses(action.microbatch),
                 .auxiliary = run.services.auxiliary_losses(action.microbatch),
+                .router_counts = run.services.router_counts(action.microbatch),
                 .constants = run.settings.constants};
   compute(action, pass, run);
   if (run.observer != nullptr) run.observer->end(action);

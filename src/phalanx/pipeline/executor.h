@@ -35,6 +35,9 @@ class StepServices {
   // The same of losses that layers add; none: they are left out.
   virtual std::span<const nn::AuxiliaryTerm> auxiliary_losses(int /*microbatch*/) { return {}; }
 
+  // What a pass of the microbatch counts of routers, and with whom; empty: nothing.
+  virtual nn::RouterCounts router_counts(int /*microbatch*/) { return {}; }
+
   // The next four calls do not occur in an evaluation. By default they throw an InternalError.
 
   // The weights after `version` optimizer steps.

@@ -46,7 +46,7 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
     const bool is_saved = table[id].trainable || !config.lora.has_base;
     const std::int64_t bytes =
         is_saved ? count * bytes_of_element(config, table[id].dtype, table[id].trainable) : 0;
-    elements += count;
+    if (!table[id].is_state) elements += count;
     plan.bytes += bytes;
     if (!table[id].trainable) frozen_bytes += bytes;
   }

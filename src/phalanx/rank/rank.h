@@ -103,7 +103,7 @@ class Rank final {
     visit_tiles(context_, parameters().states(), parameters().staging(), accesses, body);
   }
   // From now on updates ask the fence before they change what this rank has; null: nobody.
-  void fence_with(TileFence* fence) { states_.optimizer().fence_with(fence); }
+  void fence_with(TileFence* fence) { states_.fence_with(fence); }
   // u8, all of the arena "snapshot"; empty where nothing is planned for it.
   const Tensor& snapshot_memory() const { return snapshot_memory_; }
   // The largest of all ranks' values; every rank asks at the same time.

@@ -81,15 +81,21 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                       .reshard_after_forward = !layout.no_zero_reshard_after_forward});
   }
   const bool is_stage_alone = is_asynchronous(layout);
+  const nn::ExpertSettings& experts = model.transformer().experts;
   // These tensors live as long as the run, so they lie at the bottom of the workspace.
   numbers_ = std::make_unique<StepNumbers>(
       StepNumbers::Sizes{.losses = std::ssize(model.losses()),
                          .auxiliary_losses = std::ssize(model.auxiliary_losses()),
                          .updates = programs.most_updates(),
                          .full = nn::full_precision(model.transformer().dtype),
+                         .routers = std::ssize(model_.whole->table.routers()),
+                         .experts = experts.experts,
+                         .expert_bias = experts.bias,
                          .counts_zeros = config.optimizer.log_num_zeros_in_grad,
                          .parameters_norm = config.optimizer.log_params_norm},
       arenas["workspace"]);
+  routers_ = std::make_unique<RouterStates>(model_, experts, *parameters_, *numbers_, ranks,
+                                            arenas["workspace"]);
   optimizer_ = std::make_unique<Optimizer>(
       *parameters_, *gradients_, optimizer_settings(config.optimizer),
       OptimizerGroups{.data = shard_groups(),

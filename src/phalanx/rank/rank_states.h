@@ -17,6 +17,7 @@
 #include "phalanx/rank/communicators.h"
 #include "phalanx/rank/rank_arenas.h"
 #include "phalanx/rank/rank_model.h"
+#include "phalanx/rank/router_states.h"
 #include "phalanx/rank/step_numbers.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/settings/train_config.h"
@@ -39,6 +40,13 @@ class RankStates {
   DataParallel& data_parallel() const { return *data_parallel_; }
   Optimizer& optimizer() const { return *optimizer_; }
   const StepNumbers& numbers() const { return *numbers_; }
+  const RouterStates& routers() const { return *routers_; }
+  // From now on what changes states at the end of a step asks the fence before; null: nobody.
+  void fence_with(TileFence* fence) {
+    fence_ = fence;
+    optimizer_->fence_with(fence);
+  }
+  TileFence* fence() const { return fence_; }
   // Bytes of the states' files on the disk.
   std::int64_t file_bytes() const;
   // Where forward passes put what backward passes need; null: it stays in memory.
@@ -93,7 +101,9 @@ class RankStates {
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<WeightGathers> gathers_;  // where weights are cut
   std::unique_ptr<StepNumbers> numbers_;
+  std::unique_ptr<RouterStates> routers_;
   std::unique_ptr<Optimizer> optimizer_;
+  TileFence* fence_ = nullptr;
 };
 
 }  // namespace phalanx

@@ -91,7 +91,8 @@ std::int64_t most_saved_bytes(const Rank& rank, SavedContent content) {
   }
   if (content.with_frozen) {
     for (const Segment& segment : states.frozen()) {
-      bytes[rank.table()[segment.id].domain][0] += segment.count * size_of(storage);
+      const ParamSpec& spec = rank.table()[segment.id];
+      bytes[spec.domain][0] += segment.count * size_of(spec.dtype);
     }
   }
   return std::ranges::max(bytes.dense) + std::ranges::max(bytes.expert);

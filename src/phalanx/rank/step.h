@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "phalanx/data/host_batch.h"
@@ -19,6 +20,17 @@ struct LossResult {
   double count = 0.0;
 };
 
+// How a router has used the experts of its layer in the training passes of a step.
+struct RouterLoad {
+  std::string name;           // of the router: "decoder.layers.3.mlp.router"
+  double most_to_mean = 0.0;  // the most used expert's tokens, over the mean of all experts
+  double dropped = 0.0;       // of all pairs of a token and an expert: the share that was dropped
+  struct Range {
+    double least = 0.0, most = 0.0;
+  };
+  std::optional<Range> bias = {};  // of the experts, where they have one: that of the step's passes
+};
+
 // The results of an iteration, read back to the host.
 struct StepResult {
   std::vector<LossResult> losses;  // in the model's order
@@ -26,6 +38,9 @@ struct StepResult {
   double tokens() const { return losses.front().count; }  // with --loss-average token
   // Of training: means over microbatches and layers, in the model's order.
   std::vector<double> auxiliary_losses = {};
+  // Of training, by layer with experts, of the whole model. Where one program runs several
+  // iterations, the last one has that of all.
+  std::vector<RouterLoad> router_loads = {};
   // Of the whole model. NaN under an asynchronous schedule, where stages update at different times.
   double grad_norm = 0.0;
   double zeros_in_grad = 0.0;  // with --log-num-zeros-in-grad

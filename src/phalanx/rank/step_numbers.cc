@@ -27,7 +27,11 @@ StepNumbers::StepNumbers(const Sizes& sizes, Arena& arena) {
   const std::int64_t auxiliary = sizes.auxiliary_losses * sizes.updates;
   const std::int64_t doubles =
       sums + auxiliary + (sizes.counts_zeros ? 1 : 0) + (sizes.parameters_norm ? 1 : 0);
-  all_ = arena.allocate(DType::kU8, {doubles * size_of(DType::kF64) + 2 * size_of(sizes.full)});
+  const std::int64_t counts = sizes.routers * sizes.experts;
+  const std::int64_t biases = sizes.expert_bias ? counts : 0;
+  all_ = arena.allocate(DType::kU8,
+                        {doubles * size_of(DType::kF64) + (2 + biases) * size_of(sizes.full) +
+                         counts * size_of(DType::kI32)});
   std::int64_t at = all_.offset;
   const auto next = [&](DType dtype, std::int64_t count) {
     const Tensor tensor = dense_tensor(arena, at, dtype, {count});
@@ -41,6 +45,9 @@ StepNumbers::StepNumbers(const Sizes& sizes, Arena& arena) {
   if (sizes.parameters_norm) parameter_squares_ = next(DType::kF64, 1);
   of_optimizer_.norm = next(sizes.full, 1);
   of_optimizer_.skip = next(sizes.full, 1);
+  const Shape by_router{sizes.routers, sizes.experts};
+  if (biases > 0) expert_biases_ = next(sizes.full, biases).reshape(by_router);
+  if (counts > 0) router_counts_ = next(DType::kI32, counts).reshape(by_router);
 }
 
 std::vector<double> StepNumbers::read(const Tensor& part, std::span<const std::byte> all) const {
@@ -50,6 +57,7 @@ std::vector<double> StepNumbers::read(const Tensor& part, std::span<const std::b
                 "{} is no number of a step", part.shape.to_string());
   const auto bytes = all.subspan(static_cast<std::size_t>(part.offset - all_.offset),
                                  static_cast<std::size_t>(part.bytes()));
+  if (part.dtype == DType::kI32) return numbers_in<std::int32_t>(bytes);
   return part.dtype == DType::kF64 ? numbers_in<double>(bytes) : numbers_in<float>(bytes);
 }
 

@@ -21,8 +21,11 @@ class StepNumbers {
   struct Sizes {
     std::int64_t losses = 1;
     std::int64_t auxiliary_losses = 0;
-    std::int64_t updates = 1;      // the most of a program
-    DType full = DType::kF32;      // of norm and skip
+    std::int64_t updates = 1;  // the most of a program
+    DType full = DType::kF32;  // of norm, skip and biases
+    std::int64_t routers = 0;  // of the whole model
+    std::int64_t experts = 0;  // of each
+    bool expert_bias = false;
     bool counts_zeros = false;     // --log-num-zeros-in-grad
     bool parameters_norm = false;  // --log-params-norm
   };
@@ -34,6 +37,9 @@ class StepNumbers {
   const Tensor& loss_sums() const { return loss_sums_; }
   // f64, [auxiliary losses * updates]; absent where there are none.
   const Tensor& auxiliary_sums() const { return auxiliary_sums_; }
+  // i32, [routers, experts], and biases in full precision; absent where there are none.
+  const Tensor& router_counts() const { return router_counts_; }
+  const Tensor& expert_biases() const { return expert_biases_; }
   const OptimizerResults& of_optimizer() const { return of_optimizer_; }
   // [1] f64, of the parameters after the last update; absent without parameters_norm.
   const Tensor& parameter_squares() const { return parameter_squares_; }
@@ -42,7 +48,7 @@ class StepNumbers {
   std::vector<double> read(const Tensor& part, std::span<const std::byte> all) const;
 
  private:
-  Tensor all_, loss_sums_, auxiliary_sums_, parameter_squares_;
+  Tensor all_, loss_sums_, auxiliary_sums_, parameter_squares_, router_counts_, expert_biases_;
   OptimizerResults of_optimizer_;
 };
 

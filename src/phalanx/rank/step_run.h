@@ -66,6 +66,9 @@ class TrainingRun final : public StepRun {
   std::span<const nn::AuxiliaryTerm> auxiliary_losses(int microbatch) override {
     return losses_.auxiliary_terms(microbatch);
   }
+  nn::RouterCounts router_counts(int microbatch) override {
+    return rank_.states().routers().counts(microbatch % program_.microbatches_per_update + 1);
+  }
   nn::Weights stale_weights(int version) override;
   void reduce_gradients(int chunk) override;
   void optimizer_step(int version) override;

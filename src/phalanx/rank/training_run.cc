@@ -14,6 +14,7 @@ TrainingRun::TrainingRun(Rank& rank, const RankProgram& program,
     : StepRun(rank, program, source), iterations_(iterations), observer_(observer) {
   write_scalar(context(), rank.losses().scale, iterations.front().loss_scale);
   if (AsynchronousUpdates* asynchronous = rank.asynchronous()) asynchronous->begin();
+  rank.states().routers().begin(context());
   begin_update(0);
   if (observer != nullptr) rank.states().observe_with(observer);
 }
@@ -39,7 +40,9 @@ void TrainingRun::run(PassObserver* observer, nn::UnitHooks* last_hooks) {
   const auto begin = now() - elsewhere();
   program_.executor->run(context(), rank_.arenas()["saved"], settings(), *this, hooks, observer);
   if (timers() != nullptr) timers()->add(StepTimer::kForwardBackward, now() - begin - elsewhere());
-  if (rank_.asynchronous() != nullptr) losses_.sum_losses_over_ranks();
+  if (rank_.asynchronous() == nullptr) return;
+  losses_.sum_losses_over_ranks();
+  rank_.states().routers().end(context(), nullptr);
 }
 
 Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
@@ -52,8 +55,9 @@ StepsUnderWay TrainingRun::results() {
   const std::int64_t updates = updates_per_iteration();
   const auto read = [&rank = rank_, iterations = std::ssize(iterations_), updates,
                      count = losses_.fixed_count(updates),
-                     microbatches =
-                         losses_.microbatches_per_update()](std::span<const std::byte> all) {
+                     microbatches = losses_.microbatches_per_update(),
+                     tokens = static_cast<double>(program_.updates()) *
+                              losses_.tokens_per_update()](std::span<const std::byte> all) {
     const StepNumbers& numbers = rank.states().numbers();
     const OptimizerResults& of_optimizer = numbers.of_optimizer();
     const auto number = [&](const Tensor& part) { return numbers.read(part, all).front(); };
@@ -77,6 +81,13 @@ StepsUnderWay TrainingRun::results() {
                                      .expert = rank.expert_region().layout().tensor_size}));
       }
       results.push_back(result);
+    }
+    if (numbers.router_counts()) {
+      const auto all_numbers = [&](const Tensor& part) {
+        return part ? numbers.read(part, all) : std::vector<double>();
+      };
+      results.back().router_loads = rank.states().routers().loads(
+          all_numbers(numbers.router_counts()), all_numbers(numbers.expert_biases()), tokens);
     }
     if (const Tensor& squares = numbers.parameter_squares()) {
       results.back().parameters_norm = std::sqrt(number(squares));
@@ -147,6 +158,10 @@ void TrainingRun::optimizer_step(int version) {
   // A loss that is not finite prevents the update, as a gradient does that is not.
   const bool checks = is_synchronous && checks_for_nan(rank_.config());
   Optimizer& optimizer = rank_.states().optimizer();
+  // As in Megatron, also where the optimizer skips the update.
+  if (is_synchronous && makes_updates_) {
+    rank_.states().routers().end(context(), rank_.states().fence());
+  }
   if (observer_ != nullptr) observer_->update_begins();
   optimizer.step(context(), {.lr = schedule.lr,
                              .decoupled_lr = schedule.decoupled_lr,

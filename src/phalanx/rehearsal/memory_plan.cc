@@ -110,7 +110,9 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
       .summing = groups_that_sum(rehearsal.messages, *sizes),
       .transfers = rehearsal.transfers,
       .file_bytes = rank.file_bytes()};
-  for (const ParamSpec& spec : rank.table().specs()) plan.model_parameters += true_count(spec);
+  for (const ParamSpec& spec : rank.table().specs()) {
+    if (!spec.is_state) plan.model_parameters += true_count(spec);
+  }
   if (config.run.async_save) {
     plan.saved_bytes = most_saved_bytes(
         rank, {.with_optimizer = !config.run.no_save_optim, .with_frozen = !config.lora.has_base});

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iterator>
+#include <tuple>
 
 #include "phalanx/drawing/line_chart.h"
 #include "phalanx/drawing/markup.h"
@@ -284,6 +285,20 @@ std::string other_charts(std::span<const ReportRun> runs) {
                         const ShareOfPeak share = share_of_peak(run);
                         return Picked{share.series, share.factor};
                       });
+  for (const auto& [which, title, unit] :
+       {std::tuple(Metric::kExpertLoad, "Load of experts", "busiest expert over mean, worst layer"),
+        std::tuple(Metric::kExpertLoadMean, "Load of experts, mean of layers",
+                   "busiest expert over mean")}) {
+    html += small_chart(runs, {.title = title, .unit = unit, .is_smooth = true}, metric(which));
+  }
+  html += small_chart(runs,
+                      {.title = "Dropped by experts",
+                       .unit = "% of pairs of a token and an expert",
+                       .from_zero = true,
+                       .is_smooth = true,
+                       .only_if_it_changes = true,
+                       .shown_factor = 100},
+                      metric(Metric::kExpertDropped));
   html +=
       small_chart(runs, {.title = "Loss scale", .logarithmic = true, .only_if_it_changes = true},
                   metric(Metric::kLossScale));

@@ -35,7 +35,10 @@ constexpr std::array<std::string_view, kMetrics> kKeys = {"iteration",
                                                           "saving_s",
                                                           "peak_bytes",
                                                           "rss_bytes",
-                                                          "ppl"};
+                                                          "ppl",
+                                                          "expert_load",
+                                                          "expert_load_mean",
+                                                          "expert_dropped"};
 
 bool is_blank(char letter) { return letter == ' ' || letter == '\t' || letter == '\r'; }
 

@@ -35,6 +35,9 @@ enum class Metric : std::uint8_t {
   kPeakBytes,
   kResidentBytes,
   kPerplexity,
+  kExpertLoad,
+  kExpertLoadMean,
+  kExpertDropped,
   kCount,  // how many there are
 };
 inline constexpr std::size_t kMetrics = static_cast<std::size_t>(Metric::kCount);

@@ -115,6 +115,24 @@ TEST_F(ReportTest, ARunWithFilesShowsWhatTheDiskTook) {
   EXPECT_THAT(page_of({eventful_run("other")}), Not(HasSubstr("aiting for files")));
 }
 
+TEST_F(ReportTest, ARunWithExpertsShowsHowBusyTheyAre) {
+  const fs::path run = directory("run");
+  std::string text;
+  for (int i = 1; i <= 3; ++i) {
+    text += fmt::format(
+        "{{\"iteration\": {}, \"lm_loss\": 1, \"expert_load\": {}, \"expert_load_mean\": 1.25, "
+        "\"expert_dropped\": {}}}\n",
+        i, 1 + 1.0 / i, 0.1 * i);
+  }
+  write(run / kMetricsName, text);
+  const std::string page = page_of({run});
+  for (const char* part : {"Load of experts", "busiest expert over mean, worst layer",
+                           "Load of experts, mean of layers", "Dropped by experts"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_THAT(page_of({eventful_run("other")}), Not(HasSubstr("experts")));
+}
+
 TEST_F(ReportTest, APageTellsAllOfARun) {
   const std::string page = page_of({eventful_run("run")});
   for (const char* text : {"<h1>run</h1>",

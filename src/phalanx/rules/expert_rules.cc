@@ -23,11 +23,33 @@ void check_router(const ExpertConfig& e) {
         "other: give one",
         e.moe_router_score_function);
   }
-  if (e.moe_router_topk == 1 && is_softmax && !e.moe_router_pre_softmax) {
+  if (e.moe_router_enable_expert_bias && is_softmax) {
+    throw ConfigError(
+        "--moe-router-enable-expert-bias and --moe-router-score-function softmax exclude each "
+        "other: the bias is added to the scores of sigmoid or sqrtsoftplus; give one of these, or "
+        "--moe-aux-loss-coeff to balance experts by a loss");
+  }
+  if (e.moe_router_topk == 1 && is_softmax && !e.moe_router_pre_softmax &&
+      !balances_by(e, "sinkhorn")) {
     throw ConfigError(
         "--moe-router-topk 1: the softmax over the one chosen expert is always 1, so the router "
         "would not learn; add --moe-router-pre-softmax, or --moe-router-score-function sigmoid");
   }
+}
+
+// Sinkhorn's iteration has its own scores and makes all experts equally busy.
+void check_sinkhorn(const ExpertConfig& e) {
+  if (!balances_by(e, "sinkhorn")) return;
+  const auto refuse = [](std::string_view flag) {
+    throw ConfigError(
+        "--moe-router-load-balancing-type sinkhorn and {} exclude each other: leave one out", flag);
+  };
+  if (e.moe_router_load_balancing_type.size() > 1) refuse("another type beside it");
+  if (e.moe_router_score_function != "softmax") refuse("--moe-router-score-function");
+  if (e.moe_router_pre_softmax) refuse("--moe-router-pre-softmax");
+  if (e.moe_router_num_groups > 0) refuse("--moe-router-num-groups");
+  if (e.moe_expert_capacity_factor > 0.0) refuse("--moe-expert-capacity-factor");
+  if (e.moe_router_force_load_balancing) refuse("--moe-router-force-load-balancing");
 }
 
 void check_groups(const ExpertConfig& e) {
@@ -66,6 +88,21 @@ void check_shared_expert(const TrainConfig& c) {
       "--moe-shared-expert-intermediate-size {} is not a multiple of --tensor-model-parallel-size "
       "{}",
       width, c.layout.tensor_model_parallel_size);
+}
+
+// A schedule that updates between microbatches has no step whose counts are all there.
+void check_counts_of_a_step(const TrainConfig& c) {
+  if (!is_asynchronous(c.layout)) return;
+  const auto refuse = [&](std::string_view flag) {
+    throw ConfigError(
+        "--pipeline-schedule {} and {} exclude each other: the tokens of each expert are counted "
+        "over the microbatches of a step, and this schedule updates in between. Leave one out",
+        c.layout.pipeline_schedule, flag);
+  };
+  if (c.experts.moe_router_enable_expert_bias) refuse("--moe-router-enable-expert-bias");
+  if (balances_by(c.experts, "global_aux_loss")) {
+    refuse("--moe-router-load-balancing-type global_aux_loss");
+  }
 }
 
 // Tokens stay on their ranks.
@@ -138,6 +175,7 @@ void resolve_experts(TrainConfig& c) {
   }
   if (e.moe_ffn_hidden_size == 0) e.moe_ffn_hidden_size = c.model.ffn_hidden_size;
   check_router(e);
+  check_sinkhorn(e);
   check_groups(e);
   expert_layers_from_text(e.moe_layer_freq, c.model.num_layers);  // throws if it is malformed
   router_losses(e);
@@ -154,6 +192,7 @@ void check_experts(const TrainConfig& c) {
   }
   check_ranks(c);
   check_shared_expert(c);
+  check_counts_of_a_step(c);
   if (is_asynchronous(c.layout) && c.optimizer.loss_average == "token" &&
       !router_losses(e).empty()) {
     throw ConfigError(

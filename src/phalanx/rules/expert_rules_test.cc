@@ -73,6 +73,18 @@ TEST(ConfigExperts, TakeTheirFlags) {
   EXPECT_TRUE(experts.shared_gate);
   EXPECT_THAT(experts_of("--moe-layer-freq ([0]*1+[1]*3)").layers,
               ElementsAre(false, true, true, true));
+  const nn::ExpertSettings biased = experts_of(
+      "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+      "--moe-router-bias-update-rate 0.01 --moe-router-load-balancing-type global_aux_loss "
+      "--moe-aux-loss-coeff 0.1");
+  EXPECT_TRUE(biased.bias);
+  EXPECT_EQ(biased.bias_rate, 0.01);
+  EXPECT_TRUE(biased.has_loss(nn::RouterLoss::Kind::kGlobalBalance));
+  EXPECT_EQ(experts_of("--moe-router-force-load-balancing").choice, nn::ExpertChoice::kForced);
+  const std::string sinkhorn = "--moe-router-load-balancing-type sinkhorn ";
+  EXPECT_EQ(experts_of(sinkhorn).choice, nn::ExpertChoice::kSinkhorn);
+  EXPECT_EQ(experts_of(sinkhorn).rule.score, ops::RouterScore::kSoftmaxFirst);
+  EXPECT_EQ(experts_of(sinkhorn + "--moe-router-topk 1").rule.score, ops::RouterScore::kSigmoid);
   EXPECT_EQ(experts_of("--moe-router-pre-softmax").rule.score, ops::RouterScore::kSoftmaxFirst);
 }
 
@@ -89,15 +101,22 @@ TEST(ConfigExperts, AreRefused) {
            {"--moe-layer-freq [0]*4", "no layer has experts"},
            {"--moe-layer-freq [1]*3", "a list of 3 elements"},
            {"--moe-layer-freq x", "--moe-layer-freq x: give a number N"},
-           {"--moe-router-load-balancing-type sinkhorn", "is not available"},
-           {"--moe-router-load-balancing-type global_aux_loss", "is not available"},
+           {"--moe-router-load-balancing-type quantile_balancing", "is not available"},
+           {"--moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "has no loss"},
+           {"--moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1",
+            "sinkhorn and --moe-expert-capacity-factor exclude each other"},
+           {"--moe-router-load-balancing-type sinkhorn --moe-router-score-function sigmoid",
+            "sinkhorn and --moe-router-score-function exclude each other"},
+           {"--moe-router-load-balancing-type sinkhorn none --moe-aux-loss-coeff 0 0",
+            "sinkhorn and another type beside it"},
            {"--moe-router-load-balancing-type aux", "there is no such type"},
            {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
            {"--moe-aux-loss-coeff much", "--moe-aux-loss-coeff much"},
            {"--moe-shared-expert-gate", "needs --moe-shared-expert-intermediate-size"},
            {"--expert-model-parallel-size 2", "are not shared out among ranks"},
            {"--expert-tensor-parallel-size 2", "an expert is whole on every rank"},
-           {"--moe-router-enable-expert-bias", "a bias of experts is not available"},
+           {"--moe-router-enable-expert-bias", "give one of these, or --moe-aux-loss-coeff"},
+           {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
            {"--moe-use-upcycling", "train them from the beginning"},
            {"--moe-pad-expert-input-to-capacity", "no padding"},
            {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
@@ -112,6 +131,18 @@ TEST(ConfigExperts, NeedSequenceParallelRanks) {
   config_tests::expect_refused(experts + "--expert-tensor-parallel-size 1",
                                "needs --sequence-parallel");
   config_tests::resolved(experts + "--expert-tensor-parallel-size 1 --sequence-parallel");
+}
+
+TEST(ConfigExperts, CountOverAWholeStep) {
+  const std::string asynchronous =
+      "--num-experts 8 --world-size 2 --pipeline-model-parallel-size 2 --global-batch-size 4 "
+      "--pipeline-schedule pipedream ";
+  config_tests::expect_refused(
+      asynchronous + "--moe-router-score-function sigmoid --moe-router-enable-expert-bias",
+      "pipedream and --moe-router-enable-expert-bias exclude each other");
+  config_tests::expect_refused(
+      asynchronous + "--moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.1",
+      "pipedream and --moe-router-load-balancing-type global_aux_loss exclude each other");
 }
 
 TEST(ConfigExperts, AreAGpts) {

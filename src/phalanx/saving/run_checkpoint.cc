@@ -45,13 +45,14 @@ std::set<std::string> absent_parameters(const CheckpointReader& reader,
   return absent;
 }
 
-// Those of a new run that begins with none.
-std::set<std::string> new_adapters(const TrainConfig& config, const CheckpointReader& reader,
-                                   const nn::ParamTable& table) {
+// Adapters and states of layers of a new run that begins with none.
+std::set<std::string> new_beside_weights(const TrainConfig& config, const CheckpointReader& reader,
+                                         const nn::ParamTable& table) {
   std::set<std::string> absent;
-  if (config.lora.rank == 0 || !config.run.finetune) return absent;
+  if (!config.run.finetune) return absent;
   for (const ParamSpec& spec : table.specs()) {
-    if (is_of_adapter(spec.name) && reader.find(spec.name) == nullptr) absent.insert(spec.name);
+    const bool may_be_new = spec.is_state || (config.lora.rank > 0 && is_of_adapter(spec.name));
+    if (may_be_new && reader.find(spec.name) == nullptr) absent.insert(spec.name);
   }
   return absent;
 }
@@ -150,6 +151,7 @@ void check_trained(const TrainConfig& config, const Model& model, const Manifest
   nn::ParamTable table;
   model.build_chunk(model.whole(), table);
   for (const ParamSpec& spec : table.specs()) {
+    if (spec.is_state) continue;
     const bool trains = !is_frozen || !is_frozen(spec.name);
     if (trains == has_states.contains(spec.name)) continue;
     throw ConfigError(
@@ -187,7 +189,7 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
       .in_shares = !config.run.no_ckpt_fully_parallel_load};
   const bool with_part = begins_with_part(config);
   options.absent = with_part ? absent_parameters(reader, rank.whole_table())
-                             : new_adapters(config, reader, rank.whole_table());
+                             : new_beside_weights(config, reader, rank.whole_table());
   if (with_part || !options.absent.empty()) {
     rank.initialise();
     if (speaks && with_part && !options.absent.empty()) {

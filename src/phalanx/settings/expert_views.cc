@@ -4,15 +4,22 @@
 #include <string>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/layer_choice.h"
 #include "phalanx/base/parse_number.h"
-#include "phalanx/settings/window_text.h"
 
 namespace phalanx {
 namespace {
 
 using Kind = nn::RouterLoss::Kind;
 
+constexpr std::string_view kSinkhorn = "sinkhorn";
+
 ops::RouterScore router_score(const ExpertConfig& config) {
+  // As in Megatron: a token's only expert could not learn from a softmax.
+  if (balances_by(config, kSinkhorn)) {
+    return config.moe_router_topk == 1 ? ops::RouterScore::kSigmoid
+                                       : ops::RouterScore::kSoftmaxFirst;
+  }
   if (config.moe_router_score_function == "sigmoid") return ops::RouterScore::kSigmoid;
   if (config.moe_router_score_function == "sqrtsoftplus") return ops::RouterScore::kSqrtSoftplus;
   return config.moe_router_pre_softmax ? ops::RouterScore::kSoftmaxFirst
@@ -40,21 +47,31 @@ double coefficient(const std::string& word) {
   return *value;
 }
 
-// Nothing for "none".
+nn::ExpertChoice expert_choice(const ExpertConfig& config) {
+  if (config.moe_router_force_load_balancing) return nn::ExpertChoice::kForced;
+  return balances_by(config, kSinkhorn) ? nn::ExpertChoice::kSinkhorn : nn::ExpertChoice::kScores;
+}
+
+// Nothing for a type without a loss.
 std::optional<Kind> balancing_kind(const std::string& type) {
   if (type == "aux_loss") return Kind::kBalance;
   if (type == "seq_aux_loss") return Kind::kSequenceBalance;
-  if (type == "none") return std::nullopt;
-  constexpr std::string_view kThere = "give aux_loss, seq_aux_loss or none";
-  constexpr std::string_view kKnown[] = {"global_aux_loss", "sinkhorn", "quantile_balancing"};
-  throw ConfigError("--moe-router-load-balancing-type {}: {}; {}", type,
-                    std::ranges::find(kKnown, type) != std::end(kKnown)
-                        ? "it is not available in this version of Phalanx"
-                        : "there is no such type",
-                    kThere);
+  if (type == "global_aux_loss") return Kind::kGlobalBalance;
+  if (type == "none" || type == kSinkhorn) return std::nullopt;
+  throw ConfigError(
+      "--moe-router-load-balancing-type {}: {}; give aux_loss, seq_aux_loss, global_aux_loss, "
+      "sinkhorn or none",
+      type,
+      type == "quantile_balancing" ? "it is not available in this version of Phalanx"
+                                   : "there is no such type");
 }
 
 }  // namespace
+
+bool balances_by(const ExpertConfig& config, std::string_view type) {
+  return std::ranges::find(config.moe_router_load_balancing_type, type) !=
+         config.moe_router_load_balancing_type.end();
+}
 
 std::vector<bool> expert_layers_from_text(std::string_view text, std::int64_t layers) {
   std::vector<bool> has_experts =
@@ -80,8 +97,8 @@ std::vector<nn::RouterLoss> router_losses(const ExpertConfig& config) {
     const std::optional<Kind> kind = balancing_kind(types[i]);
     const double value = coefficient(words[i]);
     if (!kind && value != 0.0) {
-      throw ConfigError(
-          "--moe-aux-loss-coeff {}: --moe-router-load-balancing-type none has no loss", words[i]);
+      throw ConfigError("--moe-aux-loss-coeff {}: --moe-router-load-balancing-type {} has no loss",
+                        words[i], types[i]);
     }
     if (kind && std::ranges::find(losses, *kind, &nn::RouterLoss::kind) != losses.end()) {
       throw ConfigError("--moe-router-load-balancing-type {} is given twice", types[i]);
@@ -115,6 +132,9 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .ffn_hidden = e.moe_ffn_hidden_size,
           .layers = expert_layers_from_text(e.moe_layer_freq, c.model.num_layers),
           .rule = router_rule(e),
+          .choice = expert_choice(e),
+          .bias = e.moe_router_enable_expert_bias,
+          .bias_rate = e.moe_router_bias_update_rate,
           .losses = router_losses(e),
           .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
           .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability

@@ -14,6 +14,9 @@ namespace phalanx {
 // another length, or no layer has experts.
 std::vector<bool> expert_layers_from_text(std::string_view text, std::int64_t layers);
 
+// Whether --moe-router-load-balancing-type has this type.
+bool balances_by(const ExpertConfig& config, std::string_view type);
+
 // The losses of --moe-router-load-balancing-type and --moe-z-loss-coeff whose coefficient is not 0.
 // ConfigError for a type that there is not, or a coefficient that is no number.
 std::vector<nn::RouterLoss> router_losses(const ExpertConfig& config);

@@ -102,7 +102,11 @@ struct ExpertConfig {
   std::int64_t moe_router_group_topk = 0;
   std::string moe_router_group_score = "auto";  // auto, max, or a number
   double moe_router_topk_scaling_factor = 0.0;  // 0: none
-  // aux_loss, seq_aux_loss, none; the coefficients are of the same order.
+  bool moe_router_enable_expert_bias = false;
+  double moe_router_bias_update_rate = 1e-3;
+  bool moe_router_force_load_balancing = false;
+  // aux_loss, seq_aux_loss, global_aux_loss, sinkhorn, none; the coefficients are of the same
+  // order.
   std::vector<std::string> moe_router_load_balancing_type = {"aux_loss"};
   std::vector<std::string> moe_aux_loss_coeff = {"0"};
   double moe_z_loss_coeff = 0.0;
@@ -110,6 +114,7 @@ struct ExpertConfig {
   std::string moe_token_drop_policy = "probs";           // probs, position
   std::int64_t moe_shared_expert_intermediate_size = 0;  // 0: none
   bool moe_shared_expert_gate = false;
+  bool moe_per_layer_logging = false;
 };
 
 // Low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models") of the

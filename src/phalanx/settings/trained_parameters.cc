@@ -33,7 +33,7 @@ void check_found(std::string_view flag, const std::vector<std::string>& patterns
   const std::vector<std::regex> expressions = compiled(flag, patterns);
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const auto has = [&](const ParamSpec& spec) {
-      return std::regex_search(spec.name, expressions[i]);
+      return !spec.is_state && std::regex_search(spec.name, expressions[i]);
     };
     if (std::ranges::any_of(whole.specs(), has)) continue;
     throw ConfigError("{} '{}' is in no name of a parameter, for example {}", flag, patterns[i],

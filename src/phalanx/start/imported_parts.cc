@@ -32,9 +32,11 @@ bool has_its_tokenizer(const TrainConfig& config, const RunInputs& inputs,
   return std::ranges::none_of(inputs.files, is_changed);
 }
 
-// What does not depend on the tokenizer: a decoder begins with the token that it was trained with.
+// What does not depend on the tokenizer: what the model is, and the token that a decoder begins
+// with.
 bool outlives_tokenizer(std::string_view argument) {
-  constexpr std::array kLasting = {kConfigArchitecture, kConfigDecoderStart, kTokenizerReplaced};
+  constexpr std::array kLasting = {kConfigArchitecture, kConfigDecoderStart, kConfigRouterLoss,
+                                   kConfigRouterLogits, kConfigRouterJitter, kTokenizerReplaced};
   return std::ranges::find(kLasting, argument) != kLasting.end();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -16,6 +17,30 @@
 
 namespace phalanx {
 namespace {
+
+// `by_layer`: also those of each layer.
+std::optional<ExpertLoads> expert_loads(std::span<const RouterLoad> routers, bool by_layer) {
+  if (routers.empty()) return std::nullopt;
+  ExpertLoads loads;
+  for (const RouterLoad& router : routers) {
+    const auto layers = static_cast<double>(routers.size());
+    loads.worst = std::max(loads.worst, router.most_to_mean);
+    loads.mean += router.most_to_mean / layers;
+    loads.dropped += router.dropped / layers;
+    std::optional<ExpertLoads::Bias> bias;
+    if (router.bias) {
+      bias = ExpertLoads::Bias{.least = router.bias->least, .most = router.bias->most};
+      loads.bias = {.least = std::min(loads.bias.value_or(*bias).least, bias->least),
+                    .most = std::max(loads.bias.value_or(*bias).most, bias->most)};
+    }
+    if (!by_layer) continue;
+    loads.layers.push_back({.name = router.name.substr(0, router.name.find(".mlp.")),
+                            .most_to_mean = router.most_to_mean,
+                            .dropped = router.dropped,
+                            .bias = bias});
+  }
+  return loads;
+}
 
 std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   std::vector<ArenaBytes> arenas;
@@ -108,6 +133,7 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
   report.grad_norm = step.grad_norm;
   if (config_.optimizer.log_num_zeros_in_grad) report.zeros_in_gradients = step.zeros_in_grad;
   report.parameters_norm = step.parameters_norm;
+  report.expert_loads = expert_loads(step.router_loads, config_.experts.moe_per_layer_logging);
   report.skipped_samples = state.left_out_samples;
   report.skipped = step.skipped;
   report.seconds = seconds;

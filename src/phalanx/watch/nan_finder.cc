@@ -280,6 +280,7 @@ void explain_failed_step(Rank& rank, const TrainConfig& config, const Placement&
   const bool runs_again = !is_stale && all_failed;
   if (runs_again) {
     NanWatch watch(rank, placement, step.first_hooks);
+    rank.states().routers().restore_biases(rank.context());
     const auto again = rank.train(step.schedules, step.source, step.observer, &watch);
     rank.finish_gather();
     mine.failed_again = any_failed(again);
