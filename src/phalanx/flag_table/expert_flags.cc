@@ -117,13 +117,14 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-per-layer-logging",
                            "Log how busy the experts of each layer are, not of all layers alone",
                            of_experts({}))),
-    of_families("gpt", works<&ExpertConfig::expert_model_parallel_size>(
-                           kRanks, "--expert-model-parallel-size",
-                           "Ranks over which experts are shared out: 1, each rank has all",
-                           {.range = from_to(1, kMostInt32)})),
-    of_families("gpt", works<&ExpertConfig::expert_tensor_parallel_size>(
+    of_families("gpt",
+                works<&LayoutConfig::expert_model_parallel_size>(
+                    kRanks, "--expert-model-parallel-size",
+                    "Ranks over which the experts of a layer are shared out, each with as many",
+                    {.range = from_to(1, kMostInt32)})),
+    of_families("gpt", works<&LayoutConfig::expert_tensor_parallel_size>(
                            kRanks, "--expert-tensor-parallel-size",
-                           "Ranks over which an expert is cut: 1 (0: --tensor-model-parallel-size)",
+                           "Ranks over which each expert is cut (0: --tensor-model-parallel-size)",
                            {.range = kSize})),
 };
 

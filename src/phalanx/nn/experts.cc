@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/grouped_activation.h"
@@ -48,11 +49,7 @@ std::int64_t most_rows(const ExpertSettings& settings, std::int64_t tokens) {
 
 Experts::Experts(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                  const std::string& name, const TransformerConfig& config)
-    : config_(config),
-      fc1_(add_linears(table, owned, name, "linear_fc1", fc1_width(), config.hidden,
-                       config.init_deviation)),
-      fc2_(add_linears(table, owned, name, "linear_fc2", config.hidden, config.experts.ffn_hidden,
-                       config.exit_deviation())) {
+    : config_(config), fc1_(add_fc1(table, owned, name)), fc2_(add_fc2(table, owned, name)) {
   const auto add_slot = [&](std::string slot, DType dtype, Born born, LastReader last,
                             std::function<Shape(std::int64_t tokens)> shape) {
     return slots.add({.name = std::move(slot),
@@ -85,14 +82,15 @@ Experts::Experts(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slo
 
 Experts::Linears Experts::add_linears(ParamTable& table, std::vector<ParamId>& owned,
                                       const std::string& name, const std::string& linear,
-                                      std::int64_t out, std::int64_t in, double deviation) const {
+                                      const SpecMaker& make_weight,
+                                      const SpecMaker& make_bias) const {
   Linears linears;
-  const auto add = [&](std::vector<ParamId>& ids, const std::string& what, const Shape& shape,
-                       const Initialiser& initialiser) {
-    for (std::int64_t i = 0; i < config_.experts.experts; ++i) {
-      ParamSpec spec = whole_parameter(fmt::format("{}.{}.{}.{}", name, i, linear, what), shape,
-                                       config_.dtype, initialiser);
-      spec.summed_over = sums_of_stream(config_.tensor);
+  const ExpertParallel& layout = config_.expert_parallel;
+  const std::int64_t first = layout.first_expert(config_.experts.experts);
+  const auto add = [&](std::vector<ParamId>& ids, const std::string& what, const SpecMaker& make) {
+    for (std::int64_t i = 0; i < layout.local_experts(config_.experts.experts); ++i) {
+      ParamSpec spec = make(fmt::format("{}.{}.{}.{}", name, first + i, linear, what));
+      spec.domain = ReductionDomain::kExpert;
       ids.push_back(table.add(std::move(spec)));
       owned.push_back(ids.back());
       linears.trains = table.trains(ids.front());
@@ -104,16 +102,54 @@ Experts::Linears Experts::add_linears(ParamTable& table, std::vector<ParamId>& o
       }
     }
   };
-  add(linears.weights, "weight", {out, in}, {Initialiser::Kind::kNormal, deviation});
+  add(linears.weights, "weight", make_weight);
   if (!config_.linear_bias) return linears;
   const bool trains_weights = linears.trains;
-  add(linears.biases, "bias", {out}, {});
+  add(linears.biases, "bias", make_bias);
   if (linears.trains != trains_weights) {
     throw ConfigError(
         "--trainable and --freeze: {} is trained or not, and {} is different; name both or none",
         table[linears.weights.front()].name, table[linears.biases.front()].name);
   }
   return linears;
+}
+
+// Each expert's features are cut over the expert-tensor ranks, as a dense MLP's are over
+// tensor-parallel ranks: fc1 by rows (of [gate; up] by rows of both), fc2 by columns.
+Experts::Linears Experts::add_fc1(ParamTable& table, std::vector<ParamId>& owned,
+                                  const std::string& name) const {
+  const ExpertParallel& layout = config_.expert_parallel;
+  const std::int64_t ffn = config_.experts.ffn_hidden;
+  const std::int64_t part = ffn / layout.tensor_size;
+  const std::int64_t first = layout.tensor_rank * part;
+  std::vector<RowRange> features = {{first, part}};
+  if (config_.gated) features.push_back({ffn + first, part});
+  const std::int64_t width = (config_.gated ? 2 : 1) * ffn;
+  const auto make = [&](const Shape& shape, const Initialiser& initialiser) {
+    return [&, shape, initialiser](std::string parameter) {
+      return row_ranges_parameter(std::move(parameter), shape, config_.dtype, initialiser, features,
+                                  layout.tensor_size);
+    };
+  };
+  return add_linears(
+      table, owned, name, "linear_fc1",
+      make({width, config_.hidden}, {Initialiser::Kind::kNormal, config_.init_deviation}),
+      make({width}, {}));
+}
+
+Experts::Linears Experts::add_fc2(ParamTable& table, std::vector<ParamId>& owned,
+                                  const std::string& name) const {
+  const ExpertParallel& layout = config_.expert_parallel;
+  const Initialiser normal{Initialiser::Kind::kNormal, config_.exit_deviation()};
+  return add_linears(
+      table, owned, name, "linear_fc2",
+      [&](std::string weight) {
+        return column_cut_parameter(std::move(weight), {config_.hidden, config_.experts.ffn_hidden},
+                                    config_.dtype, normal, layout.tensor_rank, layout.tensor_size);
+      },
+      [&](std::string bias) {
+        return whole_parameter(std::move(bias), {config_.hidden}, config_.dtype, {});
+      });
 }
 
 Tensor Experts::weights(const Pass& pass, const std::vector<ParamId>& ids) {

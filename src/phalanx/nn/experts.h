@@ -5,6 +5,7 @@
 // experts i of p_ti expert_i(x_t); p multiplies what fc2 reads, and its bias. Works on rows of the
 // residual stream.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,13 +44,18 @@ class Experts {
  private:
   // One linear of each expert.
   struct Linears {
-    std::vector<ParamId> weights, biases;  // by expert; no biases: empty
+    std::vector<ParamId> weights, biases;  // by expert of this rank; no biases: empty
     bool trains = false;
   };
+  // The part of a parameter of this name that this rank holds.
+  using SpecMaker = std::function<ParamSpec(std::string name)>;
+  // The parameters of this rank's experts, with their numbers in the layer.
   Linears add_linears(ParamTable& table, std::vector<ParamId>& owned, const std::string& name,
-                      const std::string& linear, std::int64_t out, std::int64_t in,
-                      double deviation) const;
-  // The parameters of all experts as one tensor, [E, ...].
+                      const std::string& linear, const SpecMaker& make_weight,
+                      const SpecMaker& make_bias) const;
+  Linears add_fc1(ParamTable& table, std::vector<ParamId>& owned, const std::string& name) const;
+  Linears add_fc2(ParamTable& table, std::vector<ParamId>& owned, const std::string& name) const;
+  // The parameters of this rank's experts as one tensor, [experts, ...].
   static Tensor weights(const Pass& pass, const std::vector<ParamId>& ids);
   static void add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
                             const Tensor& offsets, const Tensor& bias_factors,

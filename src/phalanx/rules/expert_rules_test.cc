@@ -127,7 +127,7 @@ TEST(ConfigExperts, AreRefused) {
 TEST(ConfigExperts, NeedSequenceParallelRanks) {
   const std::string experts = "--num-experts 8 " + config_tests::kTwoTensorRanks;
   config_tests::expect_refused(experts + "--sequence-parallel",
-                               "--expert-tensor-parallel-size 2 (as --tensor-model-parallel-size)");
+                               "--expert-tensor-parallel-size 2: an expert is whole");
   config_tests::expect_refused(experts + "--expert-tensor-parallel-size 1",
                                "needs --sequence-parallel");
   config_tests::resolved(experts + "--expert-tensor-parallel-size 1 --sequence-parallel");
