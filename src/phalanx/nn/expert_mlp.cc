@@ -16,16 +16,35 @@ ExpertMlp::ExpertMlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots&
 
 void ExpertMlp::forward(BodyCall& call, const Tensor& y, const Tensor& x) const {
   if (!call.pass.recomputing) router_.forward(call.pass, x.rows(), call.saved);
-  experts_.forward(call.pass, y.rows(), x.rows(), routing(call.saved), call.saved);
-  if (shared_) shared_->forward(call.pass, y, x, call.saved);
+  Pass& pass = call.pass;
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Routing choice = routing(call.saved);
+  const std::unique_ptr<Dispatch> dispatch =
+      experts_.begin(pass, choice, call.saved, pass.recomputing);
+  // The shared expert computes while the numbers of rows are on their way to the host.
+  const bool computes_early = shared_ && experts_.has_messages();
+  Tensor shared;
+  if (computes_early) {
+    shared = pass.scratch_stream(config_.dtype, config_.hidden);
+    ops::fill(pass.ops, {.x = shared, .value = 0.0});
+    shared_->forward(pass, shared, x, call.saved);
+  }
+  experts_.forward(pass, *dispatch, y.rows(), x.rows(), choice, call.saved);
+  if (computes_early) {
+    ops::accumulate(pass.ops, {.destination = y, .source = shared});
+  } else if (shared_) {
+    shared_->forward(pass, y, x, call.saved);
+  }
 }
 
 void ExpertMlp::recompute(BodyCall& call, const Tensor& x) const {
-  experts_.recompute(call.pass, x.rows(), routing(call.saved), call.saved);
+  const Routing choice = routing(call.saved);
+  const std::unique_ptr<Dispatch> dispatch = experts_.begin(call.pass, choice, call.saved, true);
   if (shared_) shared_->recompute(call.pass, x, call.saved);
+  experts_.recompute(call.pass, *dispatch, x.rows(), choice, call.saved);
 }
 
-void ExpertMlp::backward_input(BodyCall& call, const Tensor& dx) const {
+void ExpertMlp::backward_input(BodyCall& call, const Tensor& dx, const Tensor& x) const {
   Pass& pass = call.pass;
   const WorkspaceScope scope(pass.ops.workspace);
   const DType full = full_precision(config_.dtype);
@@ -33,7 +52,7 @@ void ExpertMlp::backward_input(BodyCall& call, const Tensor& dx) const {
   const Tensor sum = is_full ? dx : pass.scratch_stream(full, config_.hidden);
   const Tensor dprobabilities = pass.scratch(full, router_.probabilities(call.saved).shape);
   experts_.backward_input(pass, sum.rows(), dprobabilities, call.exit_gradient.rows(),
-                          routing(call.saved), call.saved);
+                          x ? x.rows() : x, routing(call.saved), call.saved);
   router_.backward_input(pass, sum.rows(), dprobabilities, call.saved);
   if (shared_) shared_->backward_input(pass, sum, call.exit_gradient, call.saved);
   if (!is_full) ops::copy(pass.ops, {.destination = dx, .source = sum});

@@ -23,7 +23,10 @@ class ExpertMlp final : public StreamBody {
 
   void forward(BodyCall& call, const Tensor& y, const Tensor& x) const override;
   void recompute(BodyCall& call, const Tensor& x) const override;
-  void backward_input(BodyCall& call, const Tensor& dx) const override;
+  bool backward_input_reads(const Pass& pass) const override {
+    return experts_.backward_input_reads(pass);
+  }
+  void backward_input(BodyCall& call, const Tensor& dx, const Tensor& x) const override;
   void backward_weight(BodyCall& call, const Tensor& x, const Gradients& gradients) const override;
   bool trains() const override {
     return router_.trains() || experts_.trains() || (shared_ && shared_->trains());

@@ -60,7 +60,7 @@ class Example {
     const Saved saved = all_.saved();
     BodyCall call{.pass = pass, .saved = saved, .exit_gradient = dy_};
     body_->forward(call, y_, x_);
-    body_->backward_input(call, dx_);
+    body_->backward_input(call, dx_, x_);
     body_->backward_weight(call, x_, all_.gradients);
   }
 

@@ -23,6 +23,12 @@ struct RouterLoss {
   double coefficient = 0.0;
 };
 
+// How tokens get to the ranks of their experts (nn/dispatch.h).
+enum class TokenDispatch : std::uint8_t {
+  kAllToAll,   // each token's row to the ranks of its experts
+  kAllGather,  // all tokens to all ranks
+};
+
 // How a router chooses the experts of a token.
 enum class ExpertChoice : std::uint8_t {
   kScores,    // those with the best scores (ops/router.h)
@@ -49,6 +55,13 @@ struct ExpertSettings {
   // this factor; 0: all of them.
   double capacity_factor = 0.0;
   ops::DropPolicy drop_policy = ops::DropPolicy::kProbability;
+  // Every expert computes as many rows of each rank as its capacity, some of them zeros.
+  bool pad_to_capacity = false;
+  // Between ranks that share out experts.
+  TokenDispatch dispatch = TokenDispatch::kAllToAll;
+  // Of kAllToAll without padding: experts compute rounds of this many times the rows that a rank
+  // has where all experts have equally many.
+  double planned_imbalance = 2.0;
   std::int64_t shared_ffn_hidden = 0;  // of the shared expert; 0: there is none
   bool shared_gate = false;            // its output is multiplied by a sigmoid
 

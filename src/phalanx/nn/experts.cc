@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "phalanx/ops/elementwise.h"
 #include "phalanx/ops/grouped_activation.h"
 #include "phalanx/ops/grouped_linear.h"
-#include "phalanx/ops/permute.h"
 
 namespace phalanx::nn {
 namespace {
@@ -36,48 +34,41 @@ Tensor stacked(Tensors tensors, const std::vector<ParamId>& ids) {
   return all;
 }
 
-// Pairs that experts compute at most, of `tokens` tokens.
-std::int64_t most_rows(const ExpertSettings& settings, std::int64_t tokens) {
-  const std::int64_t pairs = tokens * settings.chosen;
-  if (settings.capacity_factor <= 0.0) return pairs;
-  return std::min(pairs,
-                  settings.experts * ops::expert_capacity(tokens, settings.chosen, settings.experts,
-                                                          settings.capacity_factor));
-}
-
 }  // namespace
 
 Experts::Experts(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
                  const std::string& name, const TransformerConfig& config)
-    : config_(config), fc1_(add_fc1(table, owned, name)), fc2_(add_fc2(table, owned, name)) {
+    : config_(config),
+      fc1_(add_fc1(table, owned, name)),
+      fc2_(add_fc2(table, owned, name)),
+      dispatcher_(make_dispatcher(slots, config, last_reader_if(trains()))) {
   const auto add_slot = [&](std::string slot, DType dtype, Born born, LastReader last,
-                            std::function<Shape(std::int64_t tokens)> shape) {
+                            std::optional<std::int64_t> width) {
     return slots.add({.name = std::move(slot),
                       .dtype = dtype,
                       .born = born,
                       .last_reader = last,
-                      .shape = [shape = std::move(shape)](const BatchShape& batch) {
-                        return shape(batch.stream_rows());
+                      .shape = [dispatcher = dispatcher_, width](const BatchShape& batch) {
+                        const std::int64_t rows = dispatcher->rows(batch.stream_rows());
+                        return width ? Shape{rows, *width} : Shape{rows};
                       }});
   };
-  const LastReader last = last_reader_if(trains());
-  const std::int64_t k = config.experts.chosen;
-  const auto pairs = [k](std::int64_t tokens) { return Shape{tokens, k}; };
-  const auto of_rows = [settings = config.experts](std::int64_t width) {
-    return [settings, width](std::int64_t tokens) {
-      return Shape{most_rows(settings, tokens), width};
-    };
-  };
-  offsets_ = add_slot("offsets of experts", DType::kI32, Born::kForward, last,
-                      [e = config.experts.experts](std::int64_t) { return Shape{e + 1}; });
-  pair_of_row_ = add_slot("pair of row", DType::kI32, Born::kForward, last,
-                          [k](std::int64_t tokens) { return Shape{tokens * k}; });
-  row_of_pair_ =
-      add_slot("row of pair", DType::kI32, Born::kForward, LastReader::kInputGradient, pairs);
+  using enum LastReader;
   fc1_output_ = add_slot("fc1 output", config.dtype, Born::kForward, last_reader_if(fc2_.trains),
-                         of_rows(fc1_width()));
+                         fc1_width());
   dfc1_output_ = add_slot("fc1 output gradient", config.dtype, Born::kInputGradient,
-                          last_reader_if(fc1_.trains), of_rows(fc1_width()));
+                          last_reader_if(fc1_.trains), fc1_width());
+  if (!dispatcher_->has_messages()) return;
+  probabilities_ = add_slot("probabilities of rows", full_precision(config.dtype), Born::kForward,
+                            last_reader_if(fc2_.trains), {});
+  if (fc1_.trains) {
+    rows_ =
+        add_slot("rows of experts", config.dtype, Born::kForward, kWeightGradient, config.hidden);
+  }
+  if (fc2_.trains) {
+    drows_ = add_slot("gradients of rows", config.dtype, Born::kInputGradient, kWeightGradient,
+                      config.hidden);
+  }
 }
 
 Experts::Linears Experts::add_linears(ParamTable& table, std::vector<ParamId>& owned,
@@ -156,111 +147,180 @@ Tensor Experts::weights(const Pass& pass, const std::vector<ParamId>& ids) {
   return ids.empty() ? Tensor{} : stacked(pass.weights.tensors, ids);
 }
 
-Tensor Experts::gathered(Pass& pass, const Tensor& of_tokens, const Saved& saved) const {
-  const std::int64_t count = saved[fc1_output_].shape[0];
-  const Tensor rows = pass.scratch(of_tokens.dtype, {count, of_tokens.shape[1]});
-  ops::permute_rows(pass.ops, {.to = rows,
-                               .from = of_tokens,
-                               .pair_of_row = saved[pair_of_row_].slice(0, 0, count),
-                               .probabilities = {},
-                               .k = config_.experts.chosen});
-  return rows;
+Tensor Experts::scratch_rows(const Pass& pass, std::int64_t width) const {
+  return pass.scratch(config_.dtype, {dispatcher_->rows(pass.shape.stream_rows()), width});
 }
 
-Tensor Experts::row_probabilities(Pass& pass, const Routing& routing, const Saved& saved) const {
-  const std::int64_t count = saved[fc1_output_].shape[0];
-  const Tensor of_rows = pass.scratch(routing.probabilities.dtype, {count});
-  ops::gather_elements(pass.ops, {.to = of_rows,
-                                  .from = routing.probabilities,
-                                  .index = saved[pair_of_row_].slice(0, 0, count)});
-  return of_rows;
+Tensor Experts::scratch_numbers(const Pass& pass) const {
+  return pass.scratch(full_precision(config_.dtype), {dispatcher_->rows(pass.shape.stream_rows())});
 }
 
-Tensor Experts::activated(Pass& pass, const Tensor& probabilities, const Saved& saved) const {
-  const Tensor& x = saved[fc1_output_];
-  const Tensor y = pass.scratch(config_.dtype, {x.shape[0], config_.experts.ffn_hidden});
+Tensor Experts::rows(const Pass& pass, SavedId id, const Saved& saved) const {
+  return id < 0 ? scratch_rows(pass, config_.hidden) : saved[id];
+}
+
+Tensor Experts::numbers(const Pass& pass, const Saved& saved) const {
+  return probabilities_ < 0 ? scratch_numbers(pass) : saved[probabilities_];
+}
+
+Experts::Round Experts::later_round(const Pass& pass, bool is_backward) const {
+  if (!takes_rounds(pass)) return {};
+  Round later{.x = scratch_rows(pass, config_.hidden),
+              .dy = {},
+              .probabilities = scratch_numbers(pass),
+              .fc1 = scratch_rows(pass, fc1_width()),
+              .dfc1 = {}};
+  if (is_backward) {
+    later.dy = scratch_rows(pass, config_.hidden);
+    later.dfc1 = scratch_rows(pass, fc1_width());
+  }
+  return later;
+}
+
+Experts::Leaving Experts::leaving_again(const Pass& pass, Dispatch& dispatch, const Tensor& x,
+                                        const Routing& routing) const {
+  if (dispatcher_->has_messages() && !takes_rounds(pass)) return {};
+  return {.x = x ? dispatch.leaving_rows(x) : Tensor{},
+          .dy = {},
+          .probabilities = dispatch.leaving_numbers(routing.probabilities)};
+}
+
+void Experts::compute_fc1(Pass& pass, Dispatch& dispatch, int number, const Leaving& from,
+                          const Round& round, const Tensor& offsets) const {
+  if (number == 0) {
+    dispatch.clear_rest(number, round.fc1);
+    if (rows_ >= 0) dispatch.clear_rest(number, round.x);
+    if (probabilities_ >= 0) dispatch.clear_rest(number, round.probabilities);
+  }
+  dispatch.fetch(number, {from.x, round.x}, {from.probabilities, round.probabilities});
+  ops::grouped_linear_forward(pass.ops, {.y = round.fc1,
+                                         .x = round.x,
+                                         .weight = weights(pass, fc1_.weights),
+                                         .offsets = offsets,
+                                         .bias = {},
+                                         .bias_factors = {}});
+}
+
+Tensor Experts::activated(Pass& pass, const Round& round, const Tensor& offsets) const {
+  const Tensor y = scratch_rows(pass, ffn_hidden());
   ops::grouped_activation_forward(pass.ops, {.y = y,
-                                             .x = x,
-                                             .offsets = saved[offsets_],
+                                             .x = round.fc1,
+                                             .offsets = offsets,
                                              .bias = weights(pass, fc1_.biases),
-                                             .probabilities = probabilities,
+                                             .probabilities = round.probabilities,
                                              .kind = config_.activation,
                                              .gated = config_.gated});
   return y;
 }
 
-void Experts::recompute(Pass& pass, const Tensor& x, const Routing& routing,
-                        const Saved& saved) const {
+void Experts::compute_dfc1(Pass& pass, Dispatch& dispatch, int number, const Leaving& from,
+                           const Round& round, const Tensor& offsets, const Tensor& dots) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  ops::sort_pairs(pass.ops, {.offsets = saved[offsets_],
-                             .pair_of_row = saved[pair_of_row_],
-                             .row_of_pair = saved[row_of_pair_],
-                             .chosen = routing.experts});
-  // Rows behind the last pair are not written.
-  if (config_.experts.capacity_factor > 0.0) {
-    ops::fill(pass.ops, {.x = saved[fc1_output_], .value = 0.0});
+  if (number == 0) {
+    dispatch.clear_rest(number, round.dfc1);
+    if (drows_ >= 0) dispatch.clear_rest(number, round.dy);
   }
-  ops::grouped_linear_forward(pass.ops, {.y = saved[fc1_output_],
-                                         .x = gathered(pass, x, saved),
-                                         .weight = weights(pass, fc1_.weights),
-                                         .offsets = saved[offsets_],
-                                         .bias = {},
-                                         .bias_factors = {}});
+  // With messages the probabilities have come with x.
+  const bool fetches_numbers = !dispatcher_->has_messages();
+  dispatch.fetch(number, {from.dy, round.dy},
+                 fetches_numbers ? Freight{from.probabilities, round.probabilities} : Freight{});
+  const Tensor dactivated = scratch_rows(pass, ffn_hidden());
+  ops::grouped_linear_input_gradient(pass.ops, {.dx = dactivated,
+                                                .dy = round.dy,
+                                                .weight = weights(pass, fc2_.weights),
+                                                .offsets = offsets});
+  ops::grouped_activation_backward(pass.ops, {.dx = round.dfc1,
+                                              .dprobabilities = dots,
+                                              .dy = dactivated,
+                                              .x = round.fc1,
+                                              .offsets = offsets,
+                                              .bias = weights(pass, fc1_.biases),
+                                              .probabilities = round.probabilities,
+                                              .kind = config_.activation,
+                                              .gated = config_.gated});
+  if (!adds_bias()) return;
+  ops::grouped_bias_dots(
+      pass.ops,
+      {.dots = dots, .dy = round.dy, .bias = weights(pass, fc2_.biases), .offsets = offsets});
 }
 
-void Experts::forward(Pass& pass, const Tensor& y, const Tensor& x, const Routing& routing,
-                      const Saved& saved) const {
-  recompute(pass, x, routing, saved);
+void Experts::recompute(Pass& pass, Dispatch& dispatch, const Tensor& x, const Routing& routing,
+                        const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor probabilities = row_probabilities(pass, routing, saved);
-  const Tensor rows = pass.scratch(config_.dtype, {probabilities.shape[0], config_.hidden});
-  const bool has_bias = !fc2_.biases.empty();
-  ops::grouped_linear_forward(pass.ops, {.y = rows,
-                                         .x = activated(pass, probabilities, saved),
-                                         .weight = weights(pass, fc2_.weights),
-                                         .offsets = saved[offsets_],
-                                         .bias = weights(pass, fc2_.biases),
-                                         .bias_factors = has_bias ? probabilities : Tensor{}});
-  ops::unpermute_rows(
-      pass.ops, {.y = y, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
+  const Leaving from{.x = dispatch.leaving_rows(x),
+                     .dy = {},
+                     .probabilities = dispatch.leaving_numbers(routing.probabilities)};
+  const Round round{.x = rows(pass, rows_, saved),
+                    .dy = {},
+                    .probabilities = numbers(pass, saved),
+                    .fc1 = saved[fc1_output_],
+                    .dfc1 = {}};
+  compute_fc1(pass, dispatch, 0, from, round, dispatch.offsets(0));
+}
+
+void Experts::forward(Pass& pass, Dispatch& dispatch, const Tensor& y, const Tensor& x,
+                      const Routing& routing, const Saved& saved) const {
+  const WorkspaceScope scope(pass.ops.workspace);
+  const Leaving from{.x = dispatch.leaving_rows(x),
+                     .dy = {},
+                     .probabilities = dispatch.leaving_numbers(routing.probabilities)};
+  const Round first{.x = rows(pass, rows_, saved),
+                    .dy = {},
+                    .probabilities = numbers(pass, saved),
+                    .fc1 = saved[fc1_output_],
+                    .dfc1 = {}};
+  const Round later = later_round(pass, false);
+  // Rows that are not saved are not read after fc1.
+  const Tensor results = rows_ < 0 ? first.x : scratch_rows(pass, config_.hidden);
+  const Tensor coming = dispatch.coming_rows(results);
+  for (int number = 0; number < dispatch.rounds(); ++number) {
+    const WorkspaceScope of_round(pass.ops.workspace);
+    const Round& round = number == 0 ? first : later;
+    const Tensor offsets = dispatch.offsets(number);
+    compute_fc1(pass, dispatch, number, from, round, offsets);
+    ops::grouped_linear_forward(pass.ops,
+                                {.y = results,
+                                 .x = activated(pass, round, offsets),
+                                 .weight = weights(pass, fc2_.weights),
+                                 .offsets = offsets,
+                                 .bias = adds_bias() ? weights(pass, fc2_.biases) : Tensor{},
+                                 .bias_factors = adds_bias() ? round.probabilities : Tensor{}});
+    dispatch.give_back(number, {coming, results}, {});
+  }
+  dispatch.add_up_rows(y, coming);
 }
 
 void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabilities,
-                             const Tensor& dy, const Routing& routing, const Saved& saved) const {
+                             const Tensor& dy, const Tensor& x, const Routing& routing,
+                             const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Tensor& offsets = saved[offsets_];
-  const Tensor& dfc1 = saved[dfc1_output_];
-  const Tensor probabilities = row_probabilities(pass, routing, saved);
-  const Tensor dots = pass.scratch(probabilities.dtype, probabilities.shape);
-  const Tensor rows = gathered(pass, dy, saved);
-  const Tensor dactivated =
-      pass.scratch(config_.dtype, {rows.shape[0], config_.experts.ffn_hidden});
-  ops::grouped_linear_input_gradient(
-      pass.ops,
-      {.dx = dactivated, .dy = rows, .weight = weights(pass, fc2_.weights), .offsets = offsets});
-  if (config_.experts.capacity_factor > 0.0) ops::fill(pass.ops, {.x = dfc1, .value = 0.0});
-  ops::grouped_activation_backward(pass.ops, {.dx = dfc1,
-                                              .dprobabilities = dots,
-                                              .dy = dactivated,
-                                              .x = saved[fc1_output_],
-                                              .offsets = offsets,
-                                              .bias = weights(pass, fc1_.biases),
-                                              .probabilities = probabilities,
-                                              .kind = config_.activation,
-                                              .gated = config_.gated});
-  if (!fc2_.biases.empty()) {
-    ops::grouped_bias_dots(
+  const std::unique_ptr<Dispatch> dispatch = dispatcher_->resume(pass, saved);
+  Leaving from = leaving_again(pass, *dispatch, x, routing);
+  from.dy = dispatch->leaving_rows(dy);
+  const Round first{.x = {},
+                    .dy = rows(pass, drows_, saved),
+                    .probabilities = numbers(pass, saved),
+                    .fc1 = saved[fc1_output_],
+                    .dfc1 = saved[dfc1_output_]};
+  const Round later = later_round(pass, true);
+  const Tensor dots = scratch_numbers(pass);
+  // Gradients of results that are not saved are not read after dfc1.
+  const Tensor drows = drows_ < 0 ? first.dy : scratch_rows(pass, config_.hidden);
+  const Tensor coming = dispatch->coming_rows(drows);
+  const Tensor coming_dots = dispatch->coming_numbers(dots);
+  for (int number = 0; number < dispatch->rounds(); ++number) {
+    const WorkspaceScope of_round(pass.ops.workspace);
+    const Round& round = number == 0 ? first : later;
+    const Tensor offsets = dispatch->offsets(number);
+    if (number > 0) compute_fc1(pass, *dispatch, number, from, round, offsets);
+    compute_dfc1(pass, *dispatch, number, from, round, offsets, dots);
+    ops::grouped_linear_input_gradient(
         pass.ops,
-        {.dots = dots, .dy = rows, .bias = weights(pass, fc2_.biases), .offsets = offsets});
+        {.dx = drows, .dy = round.dfc1, .weight = weights(pass, fc1_.weights), .offsets = offsets});
+    dispatch->give_back(number, {coming, drows}, {coming_dots, dots});
   }
-  ops::gather_elements(pass.ops,
-                       {.to = dprobabilities, .from = dots, .index = saved[row_of_pair_]});
-  // The rows of y's gradient are not read any more.
-  ops::grouped_linear_input_gradient(
-      pass.ops,
-      {.dx = rows, .dy = dfc1, .weight = weights(pass, fc1_.weights), .offsets = offsets});
-  ops::unpermute_rows(
-      pass.ops, {.y = dx, .rows = rows, .row_of_pair = saved[row_of_pair_], .probabilities = {}});
+  dispatch->add_up_rows(dx, coming);
+  dispatch->add_up_numbers(dprobabilities, coming_dots);
 }
 
 void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
@@ -284,16 +344,47 @@ void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy
 
 void Experts::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x, const Routing& routing,
                               const Saved& saved, const Gradients& gradients) const {
-  if (fc2_.trains) {
-    const WorkspaceScope scope(pass.ops.workspace);
-    const Tensor probabilities = row_probabilities(pass, routing, saved);
-    add_gradients(pass, fc2_, gathered(pass, dy, saved), activated(pass, probabilities, saved),
-                  saved[offsets_], probabilities, gradients);
-  }
-  if (!fc1_.trains) return;
+  if (!trains()) return;
   const WorkspaceScope scope(pass.ops.workspace);
-  add_gradients(pass, fc1_, saved[dfc1_output_], gathered(pass, x, saved), saved[offsets_], {},
-                gradients);
+  const bool has_messages = dispatcher_->has_messages();
+  const std::unique_ptr<Dispatch> dispatch = dispatcher_->resume(pass, saved);
+  Leaving from = leaving_again(pass, *dispatch, x, routing);
+  if (from.x) from.dy = dispatch->leaving_rows(dy);
+  const Round later = later_round(pass, true);
+  const Tensor dots = takes_rounds(pass) ? scratch_numbers(pass) : Tensor{};
+  for (int number = 0; number < dispatch->rounds(); ++number) {
+    const WorkspaceScope of_round(pass.ops.workspace);
+    const Tensor offsets = dispatch->offsets(number);
+    Round round = later;
+    if (number == 0) {
+      round = {.x = {},
+               .dy = {},
+               .probabilities = {},
+               .fc1 = saved[fc1_output_],
+               .dfc1 = saved[dfc1_output_]};
+    } else {
+      compute_fc1(pass, *dispatch, number, from, round, offsets);
+      compute_dfc1(pass, *dispatch, number, from, round, offsets, dots);
+    }
+    if (fc2_.trains) {
+      const WorkspaceScope of_linear(pass.ops.workspace);
+      if (number == 0) {
+        round.probabilities = numbers(pass, saved);
+        round.dy = rows(pass, drows_, saved);
+      }
+      if (!has_messages) {
+        dispatch->fetch(0, {from.dy, round.dy}, {from.probabilities, round.probabilities});
+      }
+      add_gradients(pass, fc2_, round.dy, activated(pass, round, offsets), offsets,
+                    round.probabilities, gradients);
+    }
+    if (fc1_.trains) {
+      const WorkspaceScope of_linear(pass.ops.workspace);
+      if (number == 0) round.x = rows(pass, rows_, saved);
+      if (!has_messages) dispatch->fetch(0, {from.x, round.x}, {});
+      add_gradients(pass, fc1_, round.dfc1, round.x, offsets, {}, gradients);
+    }
+  }
 }
 
 }  // namespace phalanx::nn

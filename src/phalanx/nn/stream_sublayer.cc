@@ -52,7 +52,12 @@ void StreamSublayer::backward_input(BodyCall call, const Tensor& dx, const Tenso
                                    .dropout = dropout(pass),
                                    .rows = pass.stream_rows()});
   const Tensor dnormed = scratch(pass);
-  body_->backward_input(call, dnormed);
+  Tensor normed;
+  if (body_->backward_input_reads(pass)) {
+    normed = scratch(pass);
+    norm_.apply(pass, normed, x, call.saved);
+  }
+  body_->backward_input(call, dnormed, normed);
   norm_.backward_input(pass, dx, dnormed, x, dout, call.saved);
 }
 

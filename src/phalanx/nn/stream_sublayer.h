@@ -18,8 +18,10 @@ class StreamBody {
   virtual void forward(BodyCall& call, const Tensor& y, const Tensor& x) const = 0;
   // Recomputes the tensors of forward that backward reads.
   virtual void recompute(BodyCall& call, const Tensor& x) const = 0;
-  // The gradient of x, from call.exit_gradient.
-  virtual void backward_input(BodyCall& call, const Tensor& dx) const = 0;
+  // Whether backward_input reads x.
+  virtual bool backward_input_reads(const Pass& /*pass*/) const { return false; }
+  // The gradient of x, from call.exit_gradient. `x`: recomputed, or absent if it is not read.
+  virtual void backward_input(BodyCall& call, const Tensor& dx, const Tensor& x) const = 0;
   // `x`: recomputed.
   virtual void backward_weight(BodyCall& call, const Tensor& x,
                                const Gradients& gradients) const = 0;

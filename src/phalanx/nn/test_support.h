@@ -126,6 +126,7 @@ struct LayerFixture {
   SavedSlots slots;
   BatchShape shape{.sequence = 5, .micro_batch = 2};
   TensorRegion region;
+  ExpertRegion expert_region;
 
   Batch batch;
   std::vector<Tensor> parameters, gradient_tensors, saved_tensors;
@@ -182,6 +183,7 @@ struct LayerFixture {
         .batch = batch,
         .shapes = shape,
         .region = region,
+        .expert_region = expert_region,
         .training = true,
         .loss_settings = loss_settings,
         .losses = {&losses, 1},

@@ -47,10 +47,15 @@ void sort_pairs(Context& context, const SortPairs& op) {
   expect_pairs(kOp, "chosen", op.chosen, op.chosen.shape[0]);
   expect_dtype(kOp, "chosen", op.chosen, DType::kI32);
   expect_shape(kOp, "row_of_pair", op.row_of_pair, op.chosen.shape, DType::kI32);
-  expect_shape(kOp, "pair_of_row", op.pair_of_row, {op.chosen.count()}, DType::kI32);
   expect_dtype(kOp, "offsets", op.offsets, DType::kI32);
   PHALANX_CHECK(op.offsets.shape.rank() == 1 && op.offsets.shape[0] >= 1,
                 "{}: offsets is {}, expected [experts + 1]", kOp, op.offsets.shape.to_string());
+  const std::int64_t experts = op.offsets.shape[0] - 1;
+  PHALANX_CHECK(op.first >= 0 && op.padded >= 0 && op.first + experts <= op.all_experts(),
+                "{}: {} experts from {} on of {}, {} rows each", kOp, experts, op.first,
+                op.all_experts(), op.padded);
+  expect_shape(kOp, "pair_of_row", op.pair_of_row,
+               {op.padded == 0 ? op.chosen.count() : experts * op.padded}, DType::kI32);
   expect_contiguous(kOp, op.offsets, op.pair_of_row, op.row_of_pair);
   enqueue(context, op);
 }

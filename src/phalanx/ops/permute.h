@@ -13,10 +13,18 @@ inline constexpr std::int64_t kMostPairs = 64;
 
 // An expert that does not exist is a fault (ops/fault.h); on a device its pair counts as dropped.
 struct SortPairs {
-  Tensor offsets;      // [experts + 1], i32: expert e has rows [offsets[e], offsets[e + 1])
-  Tensor pair_of_row;  // [tokens k], i32; -1 behind the last row
+  Tensor offsets;      // [n + 1], i32: expert first + e has rows [offsets[e], offsets[e + 1])
+  Tensor pair_of_row;  // [tokens k], or [n padded], i32; -1: a row of no pair
   Tensor row_of_pair;  // [tokens, k], i32; -1: the pair has no row
   Tensor chosen;       // [tokens, k], i32: an expert; negative: dropped
+  // n of `experts` experts (0: there are n) have rows, from this one on; pairs of others have none.
+  std::int64_t first = 0;
+  std::int64_t experts = 0;
+  // Above 0: each expert has this many rows. Those behind its pairs are of no pair, and pairs that
+  // are too many have no row.
+  std::int64_t padded = 0;
+
+  std::int64_t all_experts() const { return experts == 0 ? offsets.shape[0] - 1 : experts; }
 };
 
 // to[r] = (p of its pair) from[token of its pair]. Rows of no pair stay as they are.

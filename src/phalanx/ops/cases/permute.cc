@@ -31,6 +31,21 @@ Job sort(Operands& operands, const Size& size) {
   return make_job(op, sort_pairs, {{op.offsets}, {op.pair_of_row}, {op.row_of_pair}});
 }
 
+// Pairs of two of the experts, or each expert with a number of rows.
+Job sort_some(Operands& operands, const Size& size, std::int64_t first, std::int64_t padded) {
+  SortPairs op;
+  const std::int64_t experts = std::min<std::int64_t>(2, size.experts - first);
+  op.offsets = operands.output(DType::kI32, {experts + 1});
+  op.pair_of_row =
+      operands.output(DType::kI32, {padded == 0 ? size.tokens * size.k : experts * padded});
+  op.row_of_pair = operands.output(DType::kI32, {size.tokens, size.k});
+  op.chosen = chosen(operands, size);
+  op.first = first;
+  op.experts = size.experts;
+  op.padded = padded;
+  return make_job(op, sort_pairs, {{op.offsets}, {op.pair_of_row}, {op.row_of_pair}});
+}
+
 // The order of pairs that sort_pairs() makes.
 SortPairs sorted(Operands& operands, const Size& size) {
   SortPairs op;
@@ -165,6 +180,12 @@ void add_permute_cases(CaseTable& table) {
   for (const Size& size : sizes) {
     const std::string name = size_name(size);
     table.test("sort_pairs", name, kFullPrecision, sort, size);
+    if (size.experts > 1) {
+      for (const std::int64_t padded : {0, 4, 300}) {
+        const std::string some = fmt::format("{}, two from 1 on, padded to {}", name, padded);
+        table.test("sort_pairs", some, kFullPrecision, sort_some, size, 1, padded);
+      }
+    }
     for (const bool back : {false, true}) {
       table.test("gather_elements", name + (back ? ", back" : ""), kFullPrecision, gather, size,
                  back);

@@ -165,16 +165,24 @@ void execute(CpuDevice& /*device*/, const ops::SortPairs& op, const Tensor& scra
   for (const std::int32_t expert : chosen) {
     const std::int64_t pair = number++;
     if (expert < 0) continue;
-    ops::expect_in_range<ops::SortPairs>(pair, expert, experts);
-    ++offsets[static_cast<std::size_t>(expert) + 1];
+    ops::expect_in_range<ops::SortPairs>(pair, expert, op.all_experts());
+    const std::int64_t local = expert - op.first;
+    if (local >= 0 && local < experts) ++offsets[static_cast<std::size_t>(local) + 1];
   }
-  for (std::size_t e = 1; e < offsets.size(); ++e) offsets[e] += offsets[e - 1];
+  for (std::size_t e = 1; e < offsets.size(); ++e) {
+    offsets[e] = op.padded > 0 ? static_cast<std::int32_t>(static_cast<std::int64_t>(e) * op.padded)
+                               : offsets[e] + offsets[e - 1];
+  }
   auto* next = reinterpret_cast<std::int32_t*>(scratch.data());
   std::ranges::copy(offsets, next);
-  std::ranges::fill(pair_of_row.subspan(static_cast<std::size_t>(offsets.back())), -1);
+  const std::int64_t filled = op.padded > 0 ? 0 : offsets.back();
+  std::ranges::fill(pair_of_row.subspan(static_cast<std::size_t>(filled)), -1);
   for (std::size_t pair = 0; pair < chosen.size(); ++pair) {
-    row_of_pair[pair] = chosen[pair] < 0 ? -1 : next[chosen[pair]]++;
-    if (row_of_pair[pair] < 0) continue;
+    const std::int64_t local = chosen[pair] - op.first;
+    row_of_pair[pair] = -1;
+    if (chosen[pair] < 0 || local < 0 || local >= experts) continue;
+    if (next[local] >= offsets[static_cast<std::size_t>(local) + 1]) continue;
+    row_of_pair[pair] = next[local]++;
     pair_of_row[static_cast<std::size_t>(row_of_pair[pair])] = static_cast<std::int32_t>(pair);
   }
 }

@@ -8,7 +8,11 @@ void execute(const CudaContext& context, const ops::SortPairs& op) {
   sort_pairs(context,
              {address_as<std::int32_t>(op.offsets), address_as<std::int32_t>(op.pair_of_row),
               address_as<std::int32_t>(op.row_of_pair)},
-             address_as<std::int32_t>(op.chosen), op.chosen.count(), op.offsets.shape[0] - 1);
+             address_as<std::int32_t>(op.chosen), op.chosen.count(),
+             {.first = op.first,
+              .experts = op.offsets.shape[0] - 1,
+              .all = op.all_experts(),
+              .padded = op.padded});
 }
 
 void execute(const CudaContext& context, const ops::PermuteRows& op) {

@@ -13,12 +13,16 @@ struct PairOrderKernel {
   static constexpr int kThreads = 256;
   struct Params {
     std::int32_t* offsets;      // [experts + 1]
-    std::int32_t* pair_of_row;  // [pairs]
+    std::int32_t* pair_of_row;  // [rows]
     std::int32_t* row_of_pair;  // [pairs]
     const std::int32_t* chosen;
     const std::uint64_t* keys;
     std::int64_t pairs;
+    std::int64_t rows;
+    std::int64_t first;  // the expert of the first offset
     std::int64_t experts;
+    std::int64_t all_experts;
+    std::int64_t padded;  // rows of an expert; 0: as many as it has pairs
     FaultReport faults;
   };
   static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
@@ -36,17 +40,42 @@ struct PairOrderKernel {
     }
     return low;
   }
+  // The key whose pair a row has, or -1.
+  PHALANX_DEVICE static std::int64_t key_of_row(const Params& p, std::int64_t row) {
+    if (p.padded == 0) {
+      const std::int64_t key = keys_below(p, p.first) + row;
+      return key < keys_below(p, p.first + p.experts) ? key : -1;
+    }
+    const std::int64_t expert = p.first + row / p.padded;
+    const std::int64_t key = keys_below(p, expert) + row % p.padded;
+    return key < keys_below(p, expert + 1) ? key : -1;
+  }
+  // The row of a key's pair, or -1.
+  PHALANX_DEVICE static std::int64_t row_of_key(const Params& p, std::int64_t key) {
+    const std::uint32_t id = id_of(p.keys[key]);
+    if (id == kNoId) return -1;
+    const std::int64_t expert = static_cast<std::int64_t>(id) - p.first;
+    if (expert < 0 || expert >= p.experts) return -1;
+    if (p.padded == 0) return key - keys_below(p, p.first);
+    const std::int64_t place = key - keys_below(p, id);
+    return place < p.padded ? expert * p.padded + place : -1;
+  }
   PHALANX_DEVICE static void run(Thread& t, const Params& p) {
     const std::int64_t i = t.block() * kThreads + t.index();
-    if (i <= p.experts) p.offsets[i] = static_cast<std::int32_t>(keys_below(p, i));
+    if (i <= p.experts) {
+      const std::int64_t offset =
+          p.padded > 0 ? i * p.padded : keys_below(p, p.first + i) - keys_below(p, p.first);
+      p.offsets[i] = static_cast<std::int32_t>(offset);
+    }
+    if (i < p.rows) {
+      const std::int64_t key = key_of_row(p, i);
+      p.pair_of_row[i] = key < 0 ? -1 : static_cast<std::int32_t>(row_of(p.keys[key]));
+    }
     if (i >= p.pairs) return;
-    const std::uint64_t key = p.keys[i];
-    const std::int64_t pair = row_of(key);
-    const bool has_row = id_of(key) != kNoId;
-    p.pair_of_row[i] = has_row ? static_cast<std::int32_t>(pair) : -1;
-    p.row_of_pair[pair] = has_row ? static_cast<std::int32_t>(i) : -1;
-    if (!has_row && p.chosen[pair] >= 0) {
-      report_fault(t, p.faults, pair, p.chosen[pair], p.experts);
+    const std::int64_t pair = row_of(p.keys[i]);
+    p.row_of_pair[pair] = static_cast<std::int32_t>(row_of_key(p, i));
+    if (id_of(p.keys[i]) == kNoId && p.chosen[pair] >= 0) {
+      report_fault(t, p.faults, pair, p.chosen[pair], p.all_experts);
     }
   }
 };

@@ -18,19 +18,25 @@ void check_types(std::string_view op, const TypedRows& rows, const TypedRows& ot
 }  // namespace
 
 void sort_pairs(const CudaContext& context, const PairMaps& maps, const std::int32_t* chosen,
-                std::int64_t pairs, std::int64_t experts) {
+                std::int64_t pairs, const SortedExperts& experts) {
   using Instance = PairOrderKernel;
   std::byte* scratch = take_scratch(context, "sort_pairs", embedding_gradient_scratch_bytes(pairs));
   const std::uint64_t* keys =
-      pairs == 0 ? nullptr : sort_ids(context, scratch, chosen, pairs, experts);
-  launch<Instance>(context.queue, {ceil_div(std::max(pairs, experts + 1), Instance::kThreads)},
+      pairs == 0 ? nullptr : sort_ids(context, scratch, chosen, pairs, experts.all);
+  const std::int64_t rows = experts.padded > 0 ? experts.experts * experts.padded : pairs;
+  launch<Instance>(context.queue,
+                   {ceil_div(std::max({pairs, rows, experts.experts + 1}), Instance::kThreads)},
                    {maps.offsets,
                     maps.pair_of_row,
                     maps.row_of_pair,
                     chosen,
                     keys,
                     pairs,
-                    experts,
+                    rows,
+                    experts.first,
+                    experts.experts,
+                    experts.all,
+                    experts.padded,
                     {context.faults, context.op}});
 }
 

@@ -7,12 +7,20 @@ namespace phalanx::cuda {
 
 struct PairMaps {
   std::int32_t* offsets = nullptr;      // [experts + 1]
-  std::int32_t* pair_of_row = nullptr;  // [pairs]
+  std::int32_t* pair_of_row = nullptr;  // [rows]
   std::int32_t* row_of_pair = nullptr;  // [pairs]
+};
+// The experts that have rows, `experts` of `all` from `first` on, and the rows that each has with
+// its padding; 0: as many as pairs.
+struct SortedExperts {
+  std::int64_t first = 0;
+  std::int64_t experts = 0;
+  std::int64_t all = 0;
+  std::int64_t padded = 0;
 };
 // An expert that does not exist is a fault; its pair counts as dropped.
 void sort_pairs(const CudaContext& context, const PairMaps& maps, const std::int32_t* chosen,
-                std::int64_t pairs, std::int64_t experts);
+                std::int64_t pairs, const SortedExperts& experts);
 
 // Rows, tokens, and the pairs of each token.
 struct PermuteShape {

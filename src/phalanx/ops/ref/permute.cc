@@ -20,25 +20,33 @@ struct PairRow {
 void execute(RefDevice& /*device*/, const ops::SortPairs& op, const Tensor& /*scratch*/) {
   const Integers chosen = read_integers(op.chosen);
   const std::int64_t experts = op.offsets.shape[0] - 1;
-  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;  // (expert, pair)
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;  // (expert from the first, pair)
   for (std::size_t pair = 0; pair < chosen.values.size(); ++pair) {
-    const std::int64_t expert = chosen.values[pair];
-    if (expert < 0) continue;
+    if (chosen.values[pair] < 0) continue;
     const auto number = static_cast<std::int64_t>(pair);
-    ops::expect_in_range<ops::SortPairs>(number, expert, experts);
-    pairs.emplace_back(expert, number);
+    ops::expect_in_range<ops::SortPairs>(number, chosen.values[pair], op.all_experts());
+    const std::int64_t expert = chosen.values[pair] - op.first;
+    if (expert >= 0 && expert < experts) pairs.emplace_back(expert, number);
   }
   std::ranges::sort(pairs);
   Integers offsets(op.offsets.shape), pair_of_row(op.pair_of_row.shape);
   Integers row_of_pair(op.row_of_pair.shape);
   std::ranges::fill(pair_of_row.values, -1);
   std::ranges::fill(row_of_pair.values, -1);
-  for (std::size_t row = 0; row < pairs.size(); ++row) {
-    const auto [expert, pair] = pairs[row];
-    pair_of_row.values[row] = pair;
-    row_of_pair.values[static_cast<std::size_t>(pair)] = static_cast<std::int64_t>(row);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(experts), 0);
+  std::int64_t next = 0;
+  for (const auto& [expert, pair] : pairs) {
+    std::int64_t row = next++;
+    if (op.padded > 0) {
+      row = counts[static_cast<std::size_t>(expert)]++;
+      if (row >= op.padded) continue;
+      row += expert * op.padded;
+    }
+    pair_of_row(row) = pair;
+    row_of_pair.values[static_cast<std::size_t>(pair)] = row;
     for (std::int64_t e = expert + 1; e <= experts; ++e) ++offsets(e);
   }
+  for (std::int64_t e = 0; e <= experts && op.padded > 0; ++e) offsets(e) = e * op.padded;
   write_integers(op.offsets, offsets);
   write_integers(op.pair_of_row, pair_of_row);
   write_integers(op.row_of_pair, row_of_pair);
