@@ -133,7 +133,7 @@ void run_turn(const Options& o, Way& way) {
   LocalMailbox mailbox;
   run_local_ranks(static_cast<int>(o.ranks), {.threads_per_rank = 1}, [&](Communicator& world) {
     const bool is_first = world.rank() == 0;
-    const RankCommunicators ranks(rank_grid(config.layout), world);
+    const RankCommunicators ranks(parallel_grids(config.layout), world);
     const MemoryPlan plan = plan_memory(config, *model, programs, world.rank(), {products});
     RankArenas arenas(plan.bytes);
     const auto backend = make_cpu_backend(1, products);

@@ -106,7 +106,7 @@ Update run_updates(const Options& o) {
   const auto threads = static_cast<int>(o.threads);
   Update update;
   run_local_ranks(1, {.threads_per_rank = threads}, [&](Communicator& world) {
-    const RankCommunicators ranks(rank_grid(config.layout), world);
+    const RankCommunicators ranks(parallel_grids(config.layout), world);
     const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products});
     RankArenas arenas(plan.bytes);
     arenas.folders =

@@ -260,7 +260,7 @@ StepReport run_steps(StepSetting setting, bool measure_memory_bandwidth) {
   report.peak_before = 1e9 * before.of(products.products);
 
   const auto world = make_local_world(1);
-  const RankCommunicators ranks(rank_grid(config.layout), *world[0]);
+  const RankCommunicators ranks(parallel_grids(config.layout), *world[0]);
   const StepPrograms programs = step_programs(config);
   const MemoryPlan plan = plan_memory(config, *model, programs, 0, {products.products});
   RankArenas arenas(plan.bytes);

@@ -193,24 +193,61 @@ TEST_F(Examples, AFileIsTheSameRunAsItsScript) {
 
 // The shapes of published models, with the parameters that they are known to have.
 TEST_F(Examples, PublishedModelsAreTheirFiles) {
-  const std::map<std::string, std::int64_t> parameters{{"llama2_7b.yaml", 6'738'415'616},
-                                                       {"llama3_8b.yaml", 8'030'261'248},
-                                                       {"mistral_7b.yaml", 7'241'732'096},
-                                                       {"qwen2_7b.yaml", 7'615'616'512}};
+  struct Published {
+    const char* file;
+    int ranks;
+    std::int64_t parameters;
+    std::int64_t active = 0;  // with experts
+  };
   std::set<std::string> files{"pretrain_gpt_345m.yaml"};
-  for (const auto& [file, count] : parameters) {
+  for (const auto& [file, ranks, parameters, active] :
+       {Published{"llama2_7b.yaml", 8, 6'738'415'616},
+        Published{"llama3_8b.yaml", 8, 8'030'261'248},
+        Published{"mistral_7b.yaml", 8, 7'241'732'096},
+        Published{"qwen2_7b.yaml", 8, 7'615'616'512},
+        Published{"mixtral_8x7b.yaml", 16, 46'702'792'704, 12'879'925'248},
+        Published{"qwen3_30b_a3b.yaml", 16, 30'532'122'624, 3'353'032'704}}) {
     SCOPED_TRACE(file);
     files.insert(file);
-    ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --world-size 8 --yaml-cfg '{}'",
-                                  program_path(), (kExamples / file).string())),
+    ASSERT_EQ(run("", fmt::format("'{}' plan gpt --json --world-size {} --yaml-cfg '{}'",
+                                  program_path(), ranks, (kExamples / file).string())),
               0)
         << read("stderr");
-    EXPECT_EQ(Json::parse(read("stdout"))["model"]["parameters"], count);
+    const Json model = Json::parse(read("stdout"))["model"];
+    EXPECT_EQ(model["parameters"], parameters);
+    EXPECT_EQ(model.value("active_parameters", std::int64_t{0}), active);
   }
   for (const auto& entry : std::filesystem::directory_iterator(kExamples)) {
     if (entry.path().extension() != ".yaml") continue;
     EXPECT_TRUE(files.contains(entry.path().filename().string())) << entry.path();
   }
+}
+
+// Published models without a file: Qwen3-8B and Qwen1.5-MoE-A2.7B.
+TEST_F(Examples, OtherPublishedModelsHaveTheirParameters) {
+  const auto plan = [&](const std::string& flags) {
+    EXPECT_EQ(run("", fmt::format("'{}' plan gpt --normalization RMSNorm --swiglu "
+                                  "--position-embedding-type rope --disable-bias-linear "
+                                  "--untie-embeddings-and-output-weights --hidden-dropout 0 "
+                                  "--attention-dropout 0 --seq-length 4096 "
+                                  "--max-position-embeddings 32768 --micro-batch-size 1 "
+                                  "--global-batch-size 1 --model-vocab-size 151936 --json {}",
+                                  program_path(), flags)),
+              0)
+        << read("stderr");
+    return Json::parse(read("stdout"))["model"];
+  };
+  EXPECT_EQ(plan("--num-layers 36 --hidden-size 4096 --ffn-hidden-size 12288 "
+                 "--num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+                 "--kv-channels 128 --qk-layernorm")["parameters"],
+            8'190'735'360);
+  const Json qwen = plan(
+      "--num-layers 24 --hidden-size 2048 --ffn-hidden-size 5632 --num-attention-heads 16 "
+      "--add-qkv-bias --num-experts 60 --moe-router-topk 4 --moe-ffn-hidden-size 1408 "
+      "--moe-router-pre-softmax --moe-shared-expert-intermediate-size 5632 "
+      "--moe-shared-expert-gate");
+  EXPECT_EQ(qwen["parameters"], 14'315'784'192);
+  EXPECT_EQ(qwen["active_parameters"], 2'689'173'504);
 }
 
 // What the scripts for many hosts start, seen by programs that only tell how they were called.

@@ -29,7 +29,7 @@ class FinetuneChat : public ProgramTest {
   }
 
   // A tokenizer of bytes with the tokens of ChatML, and a model of random weights, as a folder.
-  void make_folder() const {
+  void make_folder(const std::string& flags = "") const {
     Json vocabulary;
     for (int byte = 0; byte < 256; ++byte) vocabulary[symbol(byte)] = byte;
     Json added = Json::array();
@@ -68,7 +68,8 @@ class FinetuneChat : public ProgramTest {
             "--position-embedding-type rope --disable-bias-linear --hidden-dropout 0 "
             "--attention-dropout 0 --untie-embeddings-and-output-weights --seq-length 128 "
             "--max-position-embeddings 128 --micro-batch-size 1 --train-iters 1 --lr 1e-3 "
-            "--eval-iters 0 --threads-per-rank 1 --save made --save-interval 1");
+            "--eval-iters 0 --threads-per-rank 1 --save made --save-interval 1 " +
+            flags);
     ASSERT_EQ(made.status, 0) << made.err;
     const Output exported = run("export hf --load made --output folder");
     ASSERT_EQ(exported.status, 0) << exported.err;
@@ -153,6 +154,22 @@ TEST_F(FinetuneChat, TrainsAdaptersAlone) {
   EXPECT_NE(read("run/iter_0000010/manifest.json").find("--lora-alpha"), std::string::npos);
 }
 
+TEST_F(FinetuneChat, TrainsAModelWithExperts) {
+  make_folder("--num-experts 4 --moe-ffn-hidden-size 16");
+  const Output output = run(command("--save run --epochs 1"));
+  ASSERT_EQ(output.status, 0) << output.err;
+  const Output plan = run("plan finetune chat --load folder --data chats.jsonl --json");
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const Json model = Json::parse(plan.out).at("model");
+  EXPECT_LT(model.at("active_parameters"), model.at("parameters"));
+  expect_error("generate --load run --prompt a --tensor-model-parallel-size 2", 78,
+               "--tensor-model-parallel-size 2: the model at --load run has experts");
+  const Output exported = run("export hf --load run --output out");
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_EQ(Json::parse(read("out/config.json")).at("architectures"), Json({"MixtralForCausalLM"}));
+  expect_error(command("--save adapters --lora"), 78, "--num-experts 4 and --lora-rank");
+}
+
 TEST_F(FinetuneChat, IsPlannedWithoutWeights) {
   make_folder();
   const Output plan =
@@ -160,6 +177,8 @@ TEST_F(FinetuneChat, IsPlannedWithoutWeights) {
   ASSERT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(Json::parse(plan.out).at("model").at("sequence_length"), 64);
   EXPECT_NE(plan.err.find("in microbatches of 4"), std::string::npos) << plan.err;
+  // The answers to held-out conversations need memory, too.
+  EXPECT_GT(Json::parse(plan.out).at("ranks").at(0).at("bytes").at("answers"), 0);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
   // Without conversations the plan is of an assumed length, which it says.
   const Output assumed = run("plan finetune chat --load folder --lora");

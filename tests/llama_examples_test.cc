@@ -1,5 +1,5 @@
-// examples/tiny-llama and examples/continue-imported from their beginnings to their ends, on a
-// small text and for a few iterations.
+// examples/tiny-llama, examples/tiny-mixtral and examples/continue-imported from their beginnings
+// to their ends, on a small text and for a few iterations.
 
 #include "program_test.h"
 #include "tests/paths.h"
@@ -49,6 +49,29 @@ TEST_F(LlamaExamplesTest, ATinyLlamaFromNothing) {
   ASSERT_EQ(again.status, 0) << again.out << again.err;
   EXPECT_EQ(metrics("run/checkpoint").size(), 4U);
   EXPECT_EQ(std::filesystem::last_write_time(directory_ / "run/book_text_document.bin"), written);
+}
+
+TEST_F(LlamaExamplesTest, ATinyMixtralFromNothing) {
+  const ProgramOutput made = start("ITERATIONS=4", "tiny-mixtral", kSmall);
+  ASSERT_EQ(made.status, 0) << made.out << made.err;
+  EXPECT_EQ(metrics("run/checkpoint").size(), 4U);
+  const std::size_t parameters = made.out.find(" parameters, of which ");
+  EXPECT_NE(parameters, std::string::npos) << made.out;
+  const std::size_t found = made.out.find("balancing loss: ");
+  ASSERT_NE(found, std::string::npos) << made.out;
+  double first = 0.0;
+  double last = 0.0;
+  ASSERT_EQ(
+      std::sscanf(made.out.c_str() + found,
+                  "balancing loss: %lf in the first iteration, %lf in the last", &first, &last),
+      2)
+      << made.out;
+  EXPECT_GT(std::min(first, last), 0.9);
+  const Json config = Json::parse(read("run/hugging-face/config.json"));
+  EXPECT_EQ(config.at("architectures"), Json::array({"MixtralForCausalLM"}));
+  EXPECT_EQ(config.at("num_local_experts"), 8);
+  EXPECT_EQ(config.at("num_experts_per_tok"), 2);
+  EXPECT_NE(made.out.find("And God said"), std::string::npos) << made.out;
 }
 
 TEST_F(LlamaExamplesTest, AnImportedModelLearnsAnotherText) {

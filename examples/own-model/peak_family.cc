@@ -31,9 +31,9 @@ class PeakModel final : public phalanx::Model {
  public:
   explicit PeakModel(const PeakConfig& config) : config_(config) {}
 
-  std::unique_ptr<const Model> placed(int tensor_rank) const override {
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override {
     PeakConfig config = config_;
-    config.transformer.tensor.rank = tensor_rank;
+    config.transformer.tensor.rank = place.tensor_rank;
     return std::make_unique<const PeakModel>(config);
   }
   const nn::TransformerConfig& transformer() const override { return config_.transformer; }

@@ -99,7 +99,7 @@ class CudaFamilies : public RunTest,
     Result result;
     const MemoryPlan plan = plan_memory(config, *setup.model, setup.programs, 0, kernels);
     run_local_ranks(1, {}, [&](Communicator& world) {
-      const RankCommunicators ranks(setup.grid, world);
+      const RankCommunicators ranks(setup.grids, world);
       RankArenas arenas(plan.bytes, memory);
       Rank rank(config, *setup.model, setup.programs, ranks, backend, arenas);
       rank.initialise();

@@ -58,7 +58,7 @@ class RunningAhead : public testing::Test {
   template <typename Body>
   void with_rank(const Body& body) {
     run_local_ranks(1, {}, [&](Communicator& world) {
-      const RankCommunicators ranks(rank_grid(config_.layout), world);
+      const RankCommunicators ranks(parallel_grids(config_.layout), world);
       const StepPrograms programs = step_programs(config_);
       const auto model = make_model(config_, kVocabulary);
       const DeviceChoice planned{.cuda = CudaPlace{CudaMachine::kEmulated, 0}};

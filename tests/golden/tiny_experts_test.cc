@@ -1,6 +1,7 @@
 // Tiny models with experts as folders of Hugging Face's, imported: their losses and gradients
 // against PyTorch's (make_tiny_experts.py), on the reference in double and on the CPU in fp32.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -96,7 +97,24 @@ class ImportedModel {
   }
 
   double loss() const { return loss_; }
+  // The logit of a class in the first row of the first text, less that of class 0.
+  double logit(std::int32_t label) { return loss_of_first_row(0) - loss_of_first_row(label); }
   const TinyTraining& training() const { return *training_; }
+
+  // An expert has a gradient if it has tokens. `counts`: of the layers with experts.
+  void expect_tokens(const json& counts) const {
+    std::size_t layer = 0;
+    for (std::int64_t i = 0; i < model_->transformer().num_layers; ++i) {
+      if (!model_->transformer().experts.in_layer(i)) continue;
+      const json& of_layer = counts.at(layer++);
+      for (std::size_t expert = 0; expert < of_layer.size(); ++expert) {
+        const std::string name =
+            fmt::format("decoder.layers.{}.mlp.experts.{}.linear_fc2.weight", i, expert);
+        EXPECT_EQ(norm_of(training_->gradient(id_of(name))) > 0.0, of_layer[expert] > 0) << name;
+      }
+    }
+    EXPECT_EQ(layer, counts.size());
+  }
 
   // Norms of gradients of their tensors against those of ours.
   void expect_gradients(const json& norms, double tolerance) const {
@@ -109,10 +127,6 @@ class ImportedModel {
       }
       expected = std::sqrt(expected);
       const double norm = norm_of(training_->gradient(id_of(row.name)));
-      // Experts without tokens.
-      if (expected == 0.0) {
-        EXPECT_EQ(norm, 0.0) << row.name;
-      }
       EXPECT_NEAR(norm, expected, tolerance * std::max(expected, 0.01 * all)) << row.name;
     }
   }
@@ -143,6 +157,15 @@ class ImportedModel {
       if (training_->table()[id].name == name) return id;
     }
     throw InternalError("no parameter {}", name);
+  }
+
+  // Training changes nothing at a rate of 0.
+  double loss_of_first_row(std::int32_t label) {
+    TinyBatch batch = batch_of_ids();
+    batch["loss_mask"].assign(batch["loss_mask"].size(), 0.0);
+    batch["loss_mask"][0] = 1.0;
+    batch["labels"][0] = label;
+    return training_->step({.lr = 0.0}, {{batch}}).at(0).mean();
   }
 
   void set_parameters() {
@@ -182,11 +205,17 @@ TEST_P(TinyExperts, AreTheModelsThatOthersHave) {
     if (!name.starts_with("model ")) continue;
     SCOPED_TRACE(name);
     ++models;
-    const ImportedModel model(expected, GetParam());
+    ImportedModel model(expected, GetParam());
     EXPECT_NEAR(model.loss() / expected.at("loss").get<double>(), 1.0, tolerance());
     const double norm = expected.at("grad_norm");
     EXPECT_NEAR(model.training().grad_norm() / norm, 1.0, tolerance());
     model.expect_gradients(expected.at("gradients"), is_exact() ? 1e-10 : 1e-5);
+    model.expect_tokens(expected.at("tokens of experts"));
+    const auto logits = expected.at("logits").get<std::vector<double>>();
+    for (const std::int32_t label : {1, 2, 3}) {
+      EXPECT_NEAR(model.logit(label), logits[static_cast<std::size_t>(label)] - logits[0],
+                  is_exact() ? 1e-10 : 5e-6);
+    }
   }
   EXPECT_EQ(models, 5);
 }

@@ -50,8 +50,21 @@ def decoder(kind, **changes):
         "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
         "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
         "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+        "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
+        "qwen2_moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM),
+        "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
     }[kind]
     return randomise(model(config(**{**sizes, **changes}, attn_implementation="eager")), 2)
+
+
+def experts(kind, **changes):
+    sizes = {"mixtral": dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=12),
+             "qwen2_moe": dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=8,
+                               shared_expert_intermediate_size=12),
+             "qwen3_moe": dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, head_dim=8,
+                               norm_topk_prob=True)}[kind]
+    return decoder(kind, **{**sizes, **changes})
 
 
 def rope(**scaling):
@@ -96,6 +109,18 @@ CASES = [
     Case("qwen2, tied", lambda: decoder("qwen2", tie_word_embeddings=True)),
     Case("qwen2, window", lambda: decoder("qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1),
          golden=True),
+    Case("qwen3, wide heads", lambda: decoder("qwen3", head_dim=8), golden=True),
+    Case("qwen3, tied, window", lambda: decoder("qwen3", head_dim=8, tie_word_embeddings=True, use_sliding_window=True,
+                                                sliding_window=4, max_window_layers=1)),
+    Case("mixtral", lambda: experts("mixtral"), golden=True),
+    Case("mixtral, window", lambda: experts("mixtral", sliding_window=5, **rope(rope_theta=1e6))),
+    Case("mixtral, bf16 in shards", lambda: experts("mixtral"), dtype=torch.bfloat16, shards=True),
+    Case("qwen2-moe", lambda: experts("qwen2_moe"), golden=True),
+    Case("qwen2-moe, sums of 1", lambda: experts("qwen2_moe", norm_topk_prob=True, qkv_bias=False,
+                                                decoder_sparse_step=2)),
+    Case("qwen3-moe", lambda: experts("qwen3_moe", mlp_only_layers=[0]), golden=True),
+    Case("qwen3-moe, no sums of 1", lambda: experts("qwen3_moe", norm_topk_prob=False, tie_word_embeddings=True,
+                                                   use_sliding_window=True, sliding_window=4)),
     Case("bert", lambda: bert(False), kind="masked", golden=True),
     Case("megatron bert", lambda: bert(True), kind="masked", golden=True),
     Case("t5 v1.0", lambda: t5(False), kind="text-to-text", golden=True),

@@ -65,7 +65,8 @@ enum class DropoutPlace : std::uint32_t {
   kMlpOutput = 3,
   kCrossAttention = 4,
   kCrossAttentionOutput = 5,
-  kAdapter = 6  // the head is the number of the adapter's part (nn/adapters.h)
+  kAdapter = 6,     // the head is the number of the adapter's part (nn/adapters.h)
+  kRouterInput = 7  // jitter
 };
 inline constexpr std::uint32_t kEmbeddingLayer = 0xffff;
 constexpr std::uint32_t dropout_site(std::uint32_t layer, DropoutPlace place,
@@ -88,6 +89,13 @@ constexpr PhiloxWords dropout_counter(std::uint64_t sample, std::uint32_t site, 
 // An element is dropped if its word is below this; others are multiplied by float(1 / (1 - p)).
 constexpr std::uint32_t dropout_threshold(double probability) {
   return static_cast<std::uint32_t>(probability * 4294967296.0);
+}
+
+// A uniform factor in [1 - epsilon, 1 + epsilon) of the word at a dropout's coordinates. The
+// product of two numbers of 24 bits is exact, so a fused multiply-add gives the same bits.
+constexpr float jitter_factor(std::uint32_t word, float epsilon) {
+  const double centred = static_cast<double>(word >> 8) / 8388608.0 - 1.0;
+  return static_cast<float>(1.0 + static_cast<double>(epsilon) * centred);
 }
 
 // A uniform number in [0, 1) with 53 bits from two words.

@@ -18,6 +18,7 @@
 #include "phalanx/cli/training_run.h"
 #include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family.h"
+#include "phalanx/inference/run_answers.h"
 #include "phalanx/ops/driver_memory.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/rehearsal/memory_check.h"
@@ -47,7 +48,8 @@ bool is_same_directory(const fs::path& a, const fs::path& b) {
 // Whether the ranks of this machine fit into its memory, or a rank into its device's.
 bool fits(const TrainConfig& resolved, const Tokenizer& tokenizer, const DeviceChoice& kernels) {
   const auto model = make_model(resolved, tokenizer.vocab_size());
-  const auto plans = plan_ranks(resolved, *model, step_programs(resolved), kernels);
+  auto plans = plan_ranks(resolved, *model, step_programs(resolved), kernels);
+  reserve_answers(plans, resolved, tokenizer.vocab_size(), kernels);
   std::int64_t device = 0;
   for (const RankPlan& plan : plans) device = std::max(device, device_bytes(plan.memory));
   if (kernels.named != nullptr) {
@@ -214,7 +216,7 @@ void ChatTuning::settle(const FlagSet& flags, bool for_training, const Kernels& 
   const auto tokenizer = make_tokenizer(config_.tokenizer);
   if (!flags.given("--seq-length") && !goes_on_) choose_sequence(*tokenizer);
   choose_batches(flags, *tokenizer, for_training, kernels);
-  if (for_training) choose_prompts(flags, *tokenizer);
+  choose_prompts(flags, *tokenizer, for_training);
   resolve(config_, for_training);
 }
 
@@ -282,14 +284,14 @@ void ChatTuning::choose_batches(const FlagSet& flags, const Tokenizer& tokenizer
     layout.global_batch_size = chosen_batch(samples, samples_per_microbatch(probe.layout));
   }
   if (!flags.given("--micro-batch-size") && !goes_on_ && !varies) {
-    choose_micro_batch(tokenizer, for_training, kernels);
+    choose_micro_batch(flags, tokenizer, for_training, kernels);
   }
   choose_length(flags, samples);
 }
 
 // The largest that divides the batch and fits.
-void ChatTuning::choose_micro_batch(const Tokenizer& tokenizer, bool for_training,
-                                    const Kernels& kernels) {
+void ChatTuning::choose_micro_batch(const FlagSet& flags, const Tokenizer& tokenizer,
+                                    bool for_training, const Kernels& kernels) {
   LayoutConfig& layout = config_.layout;
   layout.micro_batch_size = 1;
   if (!kernels) {
@@ -299,6 +301,7 @@ void ChatTuning::choose_micro_batch(const Tokenizer& tokenizer, bool for_trainin
   for (const std::int64_t size : kMicroBatches) {
     TrainConfig probe = config_;
     probe.layout.micro_batch_size = size;
+    if (!flags.given("--answer-prompts")) probe.run.answer_prompts = own_prompts(flags);
     if (layout.global_batch_size % samples_per_microbatch(probe.layout) != 0) continue;
     resolve(probe, for_training);
     if (!fits(probe, tokenizer, kernels(probe))) continue;
@@ -334,17 +337,27 @@ void ChatTuning::choose_length(const FlagSet& flags, std::int64_t samples) {
 }
 
 // The first rank answers, where it has the whole model; each start asks the same.
-void ChatTuning::choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer) {
+std::string ChatTuning::own_prompts(const FlagSet& flags) const {
   const LayoutConfig& layout = config_.layout;
-  RunConfig& run = config_.run;
+  const RunConfig& run = config_.run;
   if (flags.given("--answer-prompts") || ranks_of_model(layout) > 1 || zero_stage(layout) == 3 ||
       layout.device != "cpu" || (run.eval_iters == 0 && !config_.data.full_validation)) {
-    return;
+    return {};
   }
-  const fs::path file = fs::path(run.save) / "answer_prompts.jsonl";
-  const bool is_there =
-      goes_on_ ? fs::exists(file) : write_answer_prompts(config_, tokenizer, file);
-  if (is_there) run.answer_prompts = file.string();
+  return fs::path(run.save) / "answer_prompts.jsonl";
+}
+
+void ChatTuning::choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer,
+                                bool for_training) {
+  const std::string file = own_prompts(flags);
+  if (file.empty()) return;
+  bool is_there = true;
+  if (goes_on_) {
+    is_there = fs::exists(file);
+  } else if (for_training) {  // a plan writes nothing
+    is_there = write_answer_prompts(config_, tokenizer, file);
+  }
+  if (is_there) config_.run.answer_prompts = file;
 }
 
 }  // namespace phalanx

@@ -52,8 +52,11 @@ class ChatTuning {
   void choose_sequence(const Tokenizer& tokenizer);
   void choose_batches(const FlagSet& flags, const Tokenizer& tokenizer, bool for_training,
                       const Kernels& kernels);
-  void choose_micro_batch(const Tokenizer& tokenizer, bool for_training, const Kernels& kernels);
-  void choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer);
+  void choose_micro_batch(const FlagSet& flags, const Tokenizer& tokenizer, bool for_training,
+                          const Kernels& kernels);
+  // The file of prompts that the run is asked where the call names none; empty: it is asked none.
+  std::string own_prompts(const FlagSet& flags) const;
+  void choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer, bool for_training);
   void choose_length(const FlagSet& flags, std::int64_t samples);
   // Samples of an epoch; 0 where the call names no data.
   std::int64_t samples_of_epoch(const TrainConfig& resolved, const Tokenizer& tokenizer) const;

@@ -3,7 +3,6 @@
 // read again.
 
 #include <algorithm>
-#include <csignal>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -12,10 +11,10 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/cli/dialogue.h"
 #include "phalanx/cli/dialogue_lines.h"
 #include "phalanx/cli/generate_parts.h"
 #include "phalanx/cli/generate_prompts.h"
-#include "phalanx/tasks/answer_text.h"
 
 namespace phalanx {
 namespace {
@@ -25,16 +24,12 @@ constexpr std::string_view kSlashWords =
     "/exit ends";
 constexpr std::string_view kSystem = "/system";
 
-class ChatDialogue final : public GenerationListener {
+class ChatDialogue final : public Dialogue {
  public:
   ChatDialogue(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
                PromptEncoder encoder, SequenceModel& model)
-      : io_(io),
-        options_(options),
-        tokenizer_(*trained.tokenizer),
-        encoder_(std::move(encoder)),
-        model_(model),
-        ends_(end_tokens(options, trained, end_of_turn(encoder_))) {
+      : Dialogue(io, options, trained, model, end_tokens(options, trained, end_of_turn(encoder))),
+        encoder_(std::move(encoder)) {
     set_system(options.chat.system);
   }
 
@@ -49,21 +44,11 @@ class ChatDialogue final : public GenerationListener {
       log_warning("{} is no command: {}; a message may begin with a blank", line, kSlashWords);
     } else {
       messages_.push_back({"user", line});
-      if (const auto prompt = next_prompt()) return answer(*prompt);
+      if (const auto prompt = next_prompt()) return answer_to(*prompt);
       messages_.pop_back();
     }
     return true;
   }
-
-  const GenerationRates& rates() const { return rates_; }
-
-  bool on_token(std::size_t /*request*/, std::int32_t token) override {
-    if (std::ranges::find(ends_, token) != ends_.end()) return false;
-    known_.push_back(token);
-    io_.write(text_->add(token));
-    return !text_->is_stopped() && signals_->received() == 0;
-  }
-  void on_end(std::size_t /*request*/) override { io_.write(text_->finish() + "\n"); }
 
  private:
   // None where it is empty.
@@ -80,9 +65,9 @@ class ChatDialogue final : public GenerationListener {
       std::vector<std::int32_t> ids = encoder_.encode(messages_).ids;
       if (ids.empty()) {
         log_warning("the chat template makes no text of the conversation");
-      } else if (std::ssize(ids) > model_.capacity()) {
+      } else if (std::ssize(ids) > model().capacity()) {
         log_warning("{} tokens with this line, and {} can be remembered: /reset forgets them",
-                    ids.size(), model_.capacity());
+                    ids.size(), model().capacity());
       } else {
         return ids;
       }
@@ -92,37 +77,19 @@ class ChatDialogue final : public GenerationListener {
     return std::nullopt;
   }
 
-  bool answer(const std::vector<std::int32_t>& ids) {
+  bool answer_to(const std::vector<std::int32_t>& ids) {
     // At least the last token is read, for what follows it.
-    const auto common = std::ranges::mismatch(known_, ids).in1 - known_.begin();
-    model_.truncate(
-        0, std::min({static_cast<std::int64_t>(common), model_.length(0), std::ssize(ids) - 1}));
-    known_ = ids;
-    const auto signals = io_.listen(kEndingAnswer);
-    signals_ = signals.get();
-    AnswerText text(tokenizer_, ids, options_.stops);
-    text_ = &text;
-    SamplingOptions sampling = options_.sampling;
-    sampling.seed += answers_++;
-    const GenerationRequest request{
-        .prompt = ids, .most = options_.max_tokens, .sampling = sampling};
-    rates_ += generate(model_, std::span(&request, 1), *this);
-    messages_.push_back({"assistant", text.text()});
-    return signals->received() == 0 || signals->received() == SIGINT;
+    const auto common = std::ranges::mismatch(tokens(), ids).in1 - tokens().begin();
+    model().truncate(
+        0, std::min({static_cast<std::int64_t>(common), model().length(0), std::ssize(ids) - 1}));
+    tokens() = ids;
+    Said said = answer();
+    messages_.push_back({"assistant", std::move(said.text)});
+    return said.goes_on;
   }
 
-  CommandIo& io_;
-  const GenerateOptions& options_;
-  const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
-  SequenceModel& model_;
-  std::vector<std::int32_t> ends_;
   std::vector<ChatMessage> messages_;
-  std::vector<std::int32_t> known_;  // the model has read these, perhaps without the last
-  std::uint64_t answers_ = 0;
-  GenerationRates rates_;
-  const StopRequests* signals_ = nullptr;
-  AnswerText* text_ = nullptr;
 };
 
 }  // namespace

@@ -1,17 +1,15 @@
 // generate --interactive: a line of the input is a prompt, and what was said before it stays
 // in the model's memory.
 
-#include <algorithm>
-#include <csignal>
 #include <iterator>
 #include <string>
 #include <string_view>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/cli/dialogue.h"
 #include "phalanx/cli/dialogue_lines.h"
 #include "phalanx/cli/generate_parts.h"
-#include "phalanx/tasks/answer_text.h"
 
 namespace phalanx {
 namespace {
@@ -19,22 +17,18 @@ namespace {
 constexpr std::string_view kSlashWords =
     "/reset or an empty line forgets what was said, /quit or /exit ends";
 
-class Dialogue final : public GenerationListener {
+class TextDialogue final : public Dialogue {
  public:
-  Dialogue(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
-           SequenceModel& model)
-      : io_(io),
-        options_(options),
-        tokenizer_(*trained.tokenizer),
-        model_(model),
-        ends_(end_tokens(options, trained)) {}
+  TextDialogue(CommandIo& io, const GenerateOptions& options, const TrainedModel& trained,
+               SequenceModel& model)
+      : Dialogue(io, options, trained, model, end_tokens(options, trained)) {}
 
   // False: a signal or the line asks to leave.
   bool hear(const std::string& line) {
     if (is_leaving(line)) return false;
     if (is_reset(line)) {
-      said_.clear();
-      model_.truncate(0, 0);
+      tokens().clear();
+      model().truncate(0, 0);
       return true;
     }
     if (is_slash_word(line)) {
@@ -43,58 +37,24 @@ class Dialogue final : public GenerationListener {
     }
     // Lines and answers are printed below each other.
     const auto fresh =
-        tokenizer_.encode(said_.empty() ? line : "\n" + line, first_only(options_.encoding));
+        tokenizer().encode(tokens().empty() ? line : "\n" + line, first_only(options().encoding));
     if (fresh.empty()) return true;
-    const std::int64_t length = std::ssize(said_) + std::ssize(fresh);
-    if (length > model_.capacity()) {
+    const std::int64_t length = std::ssize(tokens()) + std::ssize(fresh);
+    if (length > model().capacity()) {
       log_warning("{} tokens with this line, and {} can be remembered: /reset forgets them", length,
-                  model_.capacity());
+                  model().capacity());
       return true;
     }
-    said_.insert(said_.end(), fresh.begin(), fresh.end());
-    return answer();
+    tokens().insert(tokens().end(), fresh.begin(), fresh.end());
+    return answer().goes_on;
   }
-
-  const GenerationRates& rates() const { return rates_; }
-
-  bool on_token(std::size_t /*request*/, std::int32_t token) override {
-    if (std::ranges::find(ends_, token) != ends_.end()) return false;
-    said_.push_back(token);
-    io_.write(text_->add(token));
-    return !text_->is_stopped() && signals_->received() == 0;
-  }
-  void on_end(std::size_t /*request*/) override { io_.write(text_->finish() + "\n"); }
 
  private:
   // Tokens that begin a text come only once.
   EncodeOptions first_only(EncodeOptions encoding) const {
-    encoding.add_special = encoding.add_special && said_.empty();
+    encoding.add_special = encoding.add_special && tokens().empty();
     return encoding;
   }
-
-  bool answer() {
-    const auto signals = io_.listen(kEndingAnswer);
-    signals_ = signals.get();
-    AnswerText text(tokenizer_, said_, options_.stops);
-    text_ = &text;
-    SamplingOptions sampling = options_.sampling;
-    sampling.seed += answers_++;
-    const GenerationRequest request{
-        .prompt = said_, .most = options_.max_tokens, .sampling = sampling};
-    rates_ += generate(model_, std::span(&request, 1), *this);
-    return signals->received() == 0 || signals->received() == SIGINT;
-  }
-
-  CommandIo& io_;
-  const GenerateOptions& options_;
-  const Tokenizer& tokenizer_;
-  SequenceModel& model_;
-  std::vector<std::int32_t> ends_;
-  std::vector<std::int32_t> said_;
-  std::uint64_t answers_ = 0;
-  GenerationRates rates_;
-  const StopRequests* signals_ = nullptr;
-  AnswerText* text_ = nullptr;
 };
 
 }  // namespace
@@ -106,7 +66,7 @@ int converse(CommandIo& io, const GenerateOptions& options, const TrainedModel& 
     return 0;
   }
   load_dialogue(trained, *model);
-  Dialogue dialogue(io, options, trained, *model);
+  TextDialogue dialogue(io, options, trained, *model);
   hear_lines(io, kSlashWords, [&](const std::string& line) { return dialogue.hear(line); });
   log_info("{}", text_of(dialogue.rates()));
   return 0;

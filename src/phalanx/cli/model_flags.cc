@@ -135,6 +135,12 @@ TrainedModel ModelFlags::open_any(Verify verify) const {
     config.model.fp16 = false;
     config.model.fp32_residual_connection &= config.model.bf16;
   }
+  if (config.experts.num_experts > 0 && tensor_parallel_ > 1) {
+    throw ConfigError(
+        "--tensor-model-parallel-size {}: the model at --load {} has experts, which are not cut "
+        "outside of training in this version of Phalanx; leave the flag out",
+        tensor_parallel_, load_);
+  }
   config.layout.tensor_model_parallel_size = tensor_parallel_;
   config.layout.world_size = tensor_parallel_;
   config.layout.threads_per_rank = threads_;

@@ -31,6 +31,8 @@ struct KnownModel {
 constexpr KnownModel kKnownModels[] = {
     {"llama", "gpt", "examples/llama3_8b.yaml"},
     {"mistral", "gpt", "examples/mistral_7b.yaml"},
+    {"mixtral", "gpt", "examples/mixtral_8x7b.yaml"},
+    {"qwen3", "gpt", "examples/qwen3_30b_a3b.yaml"},
     {"qwen", "gpt", "examples/qwen2_7b.yaml"},
     {"gpt", "gpt", "examples/pretrain_gpt_345m.yaml"},
     {"bert", "bert", ""},

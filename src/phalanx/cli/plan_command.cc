@@ -336,7 +336,7 @@ int plan(CommandIo& io, const NamedFamily& named) {
         call.timeline,
         to_svg(step_timeline(plan),
                fmt::format("{}: a step of rank 0 of {}, ZeRO stage {}", model_words(plan),
-                           plan.grid.world_size(), zero_stage(plan.config.layout))));
+                           plan.grids.dense.world_size(), zero_stage(plan.config.layout))));
   }
   if (!call.context_timeline.empty()) {
     const LayoutConfig& layout = plan.config.layout;

@@ -38,7 +38,10 @@ DataParallel::DataParallel(const ParameterStore& parameters, GradientStore& grad
       shared_(gradients.shared().size()),
       gathers_(states().buckets().size()) {
   for (const UnitOrder& units : chunks_) holds_.push_back(gradient_holds(units));
-  PHALANX_CHECK(!states().is_sharded() || groups.data != nullptr, "a shard of one rank");
+  for (const ReductionDomain domain : kReductionDomains) {
+    PHALANX_CHECK(!states().is_sharded(domain) || groups.data[domain] != nullptr,
+                  "a shard of one rank");
+  }
   for (const SharedSum& sum : gradients.shared()) {
     const Communicator* group = group_of(sum);
     PHALANX_CHECK((group != nullptr ? group->size() : 1) == sum.holders,
@@ -138,13 +141,14 @@ void DataParallel::start_if_complete(std::size_t bucket) {
 void DataParallel::start_reduction(std::size_t bucket) {
   started_[bucket] = true;
   if (states().cuts_gradients()) return start_scatter(bucket);
-  if (groups_.data == nullptr) return;
+  Communicator* group = groups_.data[domain(bucket)];
+  if (group == nullptr) return;
   tell_begin(StateMove::kGradientSum, bucket);
   const Tensor whole = gradients_->whole(bucket);
   reductions_[bucket] =
-      states().is_sharded()
-          ? groups_.data->reduce_scatter(*context_, gradients_->own(bucket), whole, Reduction::kSum)
-          : groups_.data->all_reduce(*context_, whole, Reduction::kSum);
+      states().is_sharded(domain(bucket))
+          ? group->reduce_scatter(*context_, gradients_->own(bucket), whole, Reduction::kSum)
+          : group->all_reduce(*context_, whole, Reduction::kSum);
 }
 
 std::vector<SavedTensor> DataParallel::lent_tensors(int chunk, const nn::PassOrder& order) const {
@@ -183,7 +187,7 @@ void DataParallel::start_scatter(std::size_t bucket) {
   const Tensor whole = gradients_->whole(bucket);
   Scatter scatter{.bucket = bucket, .adds = has_sum_[bucket], .sum = {}, .work = {}};
   has_sum_[bucket] = true;
-  if (!states().is_sharded()) {
+  if (!states().is_sharded(domain(bucket))) {
     scatter.sum = whole;
   } else {
     // The first sum of an update is received directly in the shard, if that is in memory.
@@ -192,7 +196,8 @@ void DataParallel::start_scatter(std::size_t bucket) {
     if (!scatter.is_in_place) {
       scatter.sum = whole.slice(0, at.own.begin - at.range.begin, at.own.count);
     }
-    scatter.work = groups_.data->reduce_scatter(*context_, scatter.sum, whole, Reduction::kSum);
+    scatter.work = groups_.data[domain(bucket)]->reduce_scatter(*context_, scatter.sum, whole,
+                                                                Reduction::kSum);
   }
   const std::vector<GradientHold>& holds = holds_[static_cast<std::size_t>(chunk_)];
   const int last = std::ranges::find(holds, at.group, &GradientHold::group)->last;
@@ -279,7 +284,8 @@ void DataParallel::sum_along_holders(const SharedSum& sum) {
 
 void DataParallel::finish_buckets() {
   // Without other ranks there is nothing to wait for, and Megatron has no such row.
-  const TimerScope time(groups_.data != nullptr ? timers_ : nullptr, StepTimer::kAllGradients);
+  const bool sums = groups_.data.dense != nullptr || groups_.data.expert != nullptr;
+  const TimerScope time(sums ? timers_ : nullptr, StepTimer::kAllGradients);
   for (std::size_t b = 0; b < started_.size(); ++b) {
     // Gradients that are cut have been summed, except buckets of padding.
     if (!started_[b] && !states().cuts_gradients()) start_reduction(b);
@@ -342,16 +348,18 @@ void DataParallel::copy_common(const Common& common, bool in) {
 }
 
 void DataParallel::sum_over_replicas() {
-  if (groups_.replicas == nullptr) return;
+  if (groups_.replicas.dense == nullptr && groups_.replicas.expert == nullptr) return;
   const TimerScope time(timers_, StepTimer::kAllGradients);
-  std::vector<Work> sums;
+  std::vector<std::pair<std::size_t, Work>> sums;  // by bucket
   for (std::size_t b = 0; b < states().buckets().size(); ++b) {
+    Communicator* replicas = groups_.replicas[domain(b)];
+    if (replicas == nullptr) continue;
     tell_begin(StateMove::kReplicaSum, b);
-    sums.push_back(groups_.replicas->all_reduce(*context_, gradients_->own(b), Reduction::kSum));
+    sums.emplace_back(b, replicas->all_reduce(*context_, gradients_->own(b), Reduction::kSum));
   }
-  for (std::size_t b = 0; b < sums.size(); ++b) {
-    sums[b].wait(context_->queue);
-    tell_end(StateMove::kReplicaSum, b);
+  for (auto& [bucket, sum] : sums) {
+    sum.wait(context_->queue);
+    tell_end(StateMove::kReplicaSum, bucket);
   }
 }
 
@@ -361,11 +369,11 @@ void DataParallel::gather() {
   // Forward reads the last bucket first, because it holds the first parameters.
   for (std::size_t b = gathers_.size(); b-- > 0;) {
     const StateLayout::Bucket& at = states().buckets()[b];
-    if (states().cuts_weights(at.group)) continue;
+    if (states().cuts_weights(at.group) || !states().is_sharded(domain(b))) continue;
     const Tensor whole = parameters_->weights(at);
     const Tensor own = whole.slice(0, at.own.begin - at.range.begin, at.own.count);
     tell_begin(StateMove::kNewParameters, b);
-    gathers_[b] = groups_.data->all_gather(*context_, whole, own);
+    gathers_[b] = groups_.data[domain(b)]->all_gather(*context_, whole, own);
   }
   if (!options_.overlap_param_gather) finish_gather();
 }

@@ -30,10 +30,11 @@ struct DataParallelOptions {
 
 // The groups of the sums; null if this rank is alone in one.
 struct ReductionGroups {
-  // The ranks that share one copy of the states, if states are cut; else all data-parallel ranks.
-  Communicator* data = nullptr;
+  // The ranks that share one copy of the states, if states are cut; else all data-parallel (of
+  // experts: expert-data) ranks.
+  PerDomain<Communicator*> data = {};
   // The ranks that have the same part of each copy, if there are several copies.
-  Communicator* replicas = nullptr;
+  PerDomain<Communicator*> replicas = {};
   // By shared parameter of the model: its holders in their order.
   std::vector<Communicator*> shared = {};
   // Ranks of the tensor-parallel group that hold the same boxes of some parameters.
@@ -119,6 +120,9 @@ class DataParallel final : public nn::PassStates {
   }
 
   const StateLayout& states() const { return parameters_->states(); }
+  ReductionDomain domain(std::size_t bucket) const {
+    return states().domain(states().buckets()[bucket].group);
+  }
 
   const ParameterStore* parameters_;
   GradientStore* gradients_;

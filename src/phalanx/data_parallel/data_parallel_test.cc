@@ -37,7 +37,7 @@ struct Layout {
 
 StateCut shard_of_rank(const Layout& layout, int rank) {
   if (!layout.sharded) return {.bucket_size = layout.bucket_size};
-  return {.rank = rank, .ranks = layout.ranks, .bucket_size = layout.bucket_size};
+  return {.domains = {{.rank = rank, .ranks = layout.ranks}}, .bucket_size = layout.bucket_size};
 }
 
 DataParallelOptions options_of(const Layout& layout) {
@@ -50,7 +50,7 @@ std::vector<Values> reduced_gradients(const Layout& layout) {
       static_cast<std::size_t>(layout.ranks));
   run_local_ranks(layout.ranks, {}, [&](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {},
                                options_of(layout), rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
@@ -113,7 +113,7 @@ TEST(DataParallelMessages, StartWhenABucketIsComplete) {
         StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
         const auto& buckets = rank.parameters.states().buckets();
         const auto contents = contents_of(rank);
-        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
+        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {},
                                    options_of(layout), rank.memory);
         for (int step = 0; step < 2; ++step) {
           data_parallel.begin(rank.context, kMicrobatches - 1);
@@ -151,7 +151,7 @@ TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
   run_local_ranks(2, {}, [](Communicator& world) {
     const Layout layout{.ranks = 2, .sharded = true, .bucket_size = 20000};
     StoreRank rank(uneven_table(DType::kF32), shard_of_rank(layout, world.rank()));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {},
                                options_of(layout), rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     backward(data_parallel, [](ParamId) {});
@@ -165,7 +165,7 @@ TEST(DataParallelMessages, WaitForReduceWithoutOverlap) {
 TEST(DataParallelMessages, EvaluationSendsNone) {
   run_local_ranks(2, {}, [](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32), {.bucket_size = 1});
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {},
                                {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, -1);
     backward(data_parallel, [](ParamId) {});
@@ -201,7 +201,7 @@ TEST(DataParallelGradients, JoinTheTiedEmbeddingFirst) {
       const nn::ParamUse use = table.add_shared(
           words, {.order = kEmbeddingRole, .gradient = ParamRole::Gradient::kRows});
       StoreRank rank(table);
-      DataParallel data_parallel(rank.parameters, rank.gradients, {2}, {.data = &world}, {},
+      DataParallel data_parallel(rank.parameters, rank.gradients, {2}, {.data = {&world}}, {},
                                  {.overlap_grad_reduce = overlap}, rank.memory);
       const Tensor ids = rank.memory.allocate(DType::kI32, {2, 1});
       set_each(ids, [](std::int64_t) { return 0.0; });
@@ -265,11 +265,12 @@ void sum_over_sequence(int data_size, bool sharded, std::int64_t bucket_size) {
       table.add(spec);
     }
     StateCut shard{.bucket_size = bucket_size};
-    if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
+    if (sharded)
+      shard = {.domains = {{.rank = data->rank(), .ranks = data_size}}, .bucket_size = bucket_size};
     StoreRank rank(table, shard);
     const TensorRegion region({.rank = tensor->rank(), .size = 2, .sequence = true}, tensor.get());
     DataParallel data_parallel(rank.parameters, rank.gradients, kUses,
-                               {.data = data_size > 1 ? data.get() : nullptr}, region,
+                               {.data = {data_size > 1 ? data.get() : nullptr}}, region,
                                {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, kMicrobatches - 1);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));
@@ -334,11 +335,12 @@ void sum_over_box_holders(int data_size, bool sharded, std::int64_t bucket_size)
     table.add(row_ranges_parameter("1", {250, kColumns}, DType::kF64, {}, rows(100, 50), 2));
     table.add(row_ranges_parameter("2", {25}, DType::kF64, {}, rows(10, 5), 2));
     StateCut shard{.bucket_size = bucket_size};
-    if (sharded) shard = {.rank = data->rank(), .ranks = data_size, .bucket_size = bucket_size};
+    if (sharded)
+      shard = {.domains = {{.rank = data->rank(), .ranks = data_size}}, .bucket_size = bucket_size};
     StoreRank rank(table, shard);
     DataParallel data_parallel(
         rank.parameters, rank.gradients, {1, 1, 1},
-        {.data = data_size > 1 ? data.get() : nullptr, .box_holders = tensor.get()}, {},
+        {.data = {data_size > 1 ? data.get() : nullptr}, .box_holders = tensor.get()}, {},
         {.overlap_grad_reduce = true}, rank.memory);
     data_parallel.begin(rank.context, 0);
     rank.set_gradients(static_cast<std::uint64_t>(world.rank()));

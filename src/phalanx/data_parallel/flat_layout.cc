@@ -19,10 +19,25 @@ std::int64_t next_aligned(std::int64_t begin, std::int64_t place) {
 
 ParamGroups chunk_groups(const nn::ParamTable& table) {
   ParamGroups groups;
+  // By chunk: whether it has a group of the domain, and the group's number.
+  const auto chunks = static_cast<std::size_t>(table.num_chunks());
+  std::vector<PerDomain<bool>> has(chunks, {.dense = true});
   for (ParamId id = 0; id < table.size(); ++id) {
-    groups.of_parameter.push_back(table.trains(id) ? table.chunk(id) : -1);
+    if (table.trains(id)) has[static_cast<std::size_t>(table.chunk(id))][table[id].domain] = true;
   }
-  for (int chunk = 0; chunk < table.num_chunks(); ++chunk) groups.chunk.push_back(chunk);
+  std::vector<PerDomain<int>> number(chunks);
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    for (const ReductionDomain domain : kReductionDomains) {
+      if (!has[chunk][domain]) continue;
+      number[chunk][domain] = groups.size();
+      groups.chunk.push_back(static_cast<int>(chunk));
+      groups.domain.push_back(domain);
+    }
+  }
+  for (ParamId id = 0; id < table.size(); ++id) {
+    const PerDomain<int>& of_chunk = number[static_cast<std::size_t>(table.chunk(id))];
+    groups.of_parameter.push_back(table.trains(id) ? of_chunk[table[id].domain] : -1);
+  }
   groups.stays.assign(groups.chunk.size(), false);
   return groups;
 }
@@ -36,9 +51,9 @@ int FlatLayout::group_at(std::int64_t element) const {
 }
 
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
-                       const ParamGroups& groups, int shards) {
-  const std::int64_t grid = shards * ops::kSumBlock;
+                       const ParamGroups& groups, const PerDomain<int>& shards) {
   FlatLayout layout;
+  for (const ReductionDomain domain : groups.domain) layout.shards.push_back(shards[domain]);
   layout.offsets.assign(table.specs().size(), -1);
   layout.regions.resize(groups.chunk.size());
   std::vector<std::vector<ParamId>> members(groups.chunk.size());
@@ -48,16 +63,19 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
         id);
   }
   for (std::size_t group = members.size(); group-- > 0;) {
-    layout.elements = round_up(layout.elements, grid);
-    layout.regions[group].begin = layout.elements;
+    const std::int64_t begin = round_up(layout.elements, ops::kSumBlock);
+    layout.elements = begin;
+    layout.regions[group].begin = begin;
     for (const ParamId id : members[group]) {
       const auto i = static_cast<std::size_t>(id);
       layout.offsets[i] = next_aligned(layout.elements, places.offsets[i]);
       layout.elements =
           round_up(layout.offsets[i] + table[id].local_shape.count(), kParameterAlignment);
     }
+    if (layout.shards[group] == 1) continue;
+    layout.elements =
+        begin + round_up(layout.elements - begin, layout.shards[group] * ops::kSumBlock);
   }
-  if (shards > 1) layout.elements = round_up(layout.elements, grid);
   std::int64_t end = layout.elements;
   for (FlatRange& region : layout.regions) {
     region.count = end - region.begin;
@@ -67,19 +85,20 @@ FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
 }
 
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards) {
-  return flat_layout(table, places, chunk_groups(table), shards);
+  return flat_layout(table, places, chunk_groups(table), {shards, shards});
 }
 
 FlatLayout flat_layout(const nn::ParamTable& table, int shards) {
   return flat_layout(table, whole_model_places(table), shards);
 }
 
-std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards) {
+std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size) {
   std::vector<FlatRange> buckets;
   for (std::size_t group = layout.regions.size(); group-- > 0;) {
     const FlatRange& region = layout.regions[group];
-    const std::int64_t size =
-        bucket_size == 0 ? region.count : round_up(bucket_size, shards * ops::kSumBlock);
+    const std::int64_t size = bucket_size == 0
+                                  ? region.count
+                                  : round_up(bucket_size, layout.shards[group] * ops::kSumBlock);
     for (std::int64_t begin = region.begin; begin < region.end(); begin += size) {
       buckets.push_back({begin, std::min(size, region.end() - begin)});
     }
@@ -91,15 +110,11 @@ std::int64_t default_bucket_size(int data_parallel_size) {
   return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * data_parallel_size);
 }
 
-std::vector<FlatRange> shard_of(const std::vector<FlatRange>& buckets, int rank, int shards) {
-  std::vector<FlatRange> shard;
-  for (const FlatRange& bucket : buckets) {
-    PHALANX_CHECK(bucket.count % shards == 0, "a bucket of {} elements in {} shards", bucket.count,
-                  shards);
-    const std::int64_t count = bucket.count / shards;
-    shard.push_back({bucket.begin + rank * count, count});
-  }
-  return shard;
+FlatRange shard_of(const FlatRange& bucket, int rank, int shards) {
+  PHALANX_CHECK(bucket.count % shards == 0, "a bucket of {} elements in {} shards", bucket.count,
+                shards);
+  const std::int64_t count = bucket.count / shards;
+  return {bucket.begin + rank * count, count};
 }
 
 std::vector<Segment> segments_of(const nn::ParamTable& table, const FlatLayout& layout,

@@ -3,9 +3,10 @@
 // buffers. Parameters lie in reverse order of registration, about the order in which their
 // gradients become ready, each at a multiple of 64 elements. Buckets and shards are plain ranges
 // and need not end where a parameter ends. A group is the parameters that are reduced and gathered
-// together, by default those of a chunk. Each group has its own region, the last group first, and
-// no bucket spans two regions, because groups become complete at different times. Parameters that
-// are not trained have no place here (state_layout.h).
+// together, by default those of a chunk that have the same reduction domain. Each group has its own
+// region, the last group first, and no bucket spans two regions, because groups become complete at
+// different times and may be cut over different ranks. Parameters that are not trained have no
+// place here (state_layout.h).
 //
 // All cuts are multiples of ops::kSumBlock elements, and a parameter has the same offset within its
 // sum block as in the whole model's layout. So block sums, and the gradient norm, have the same
@@ -29,8 +30,9 @@ struct FlatRange {
 
 // Which parameters are reduced and gathered together.
 struct ParamGroups {
-  std::vector<int> of_parameter;  // by ParamId; -1: it is not trained
-  std::vector<int> chunk;         // by group
+  std::vector<int> of_parameter;        // by ParamId; -1: it is not trained
+  std::vector<int> chunk;               // by group
+  std::vector<ReductionDomain> domain;  // by group: that of all its parameters
   // By group: whether its weights stay whole on every rank and its states stay in memory, even if
   // others are cut or lie in files.
   std::vector<bool> stays;
@@ -42,30 +44,31 @@ ParamGroups chunk_groups(const nn::ParamTable& table);
 struct FlatLayout {
   std::vector<std::int64_t> offsets;  // by ParamId; -1: it is not trained
   std::vector<FlatRange> regions;     // by group; adjacent, the last group's first
+  std::vector<int> shards;            // by group
   std::int64_t elements = 0;          // with padding at the end
 
   // The group whose region has the element.
   int group_at(std::int64_t element) const;
 };
 
-// Regions start at multiples of shards * ops::kSumBlock elements. With `shards` > 1 the end is
-// padded too, so that each region can be cut into equal parts.
+// A region of n shards has a multiple of n * ops::kSumBlock elements, so that it can be cut into
+// equal parts. With one shard only its start is a multiple of ops::kSumBlock.
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places,
-                       const ParamGroups& groups, int shards);
-// Each chunk is a group.
+                       const ParamGroups& groups, const PerDomain<int>& shards);
+// The groups are chunk_groups(), and parameters of all domains have as many shards.
 FlatLayout flat_layout(const nn::ParamTable& table, const ModelPlaces& places, int shards = 1);
 // The table is the whole model.
 FlatLayout flat_layout(const nn::ParamTable& table, int shards = 1);
 
 // Adjacent ranges of about `bucket_size` elements, each in one region (0: the whole region). Each
-// can be cut into `shards` equal parts.
-std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size, int shards);
+// can be cut into as many equal parts as its region has shards.
+std::vector<FlatRange> cut_buckets(const FlatLayout& layout, std::int64_t bucket_size);
 
 // Megatron's default: 40 million elements, more if many ranks share a reduction.
 std::int64_t default_bucket_size(int data_parallel_size);
 
-// One rank's part of every bucket, in order.
-std::vector<FlatRange> shard_of(const std::vector<FlatRange>& buckets, int rank, int shards);
+// One rank's part of a bucket.
+FlatRange shard_of(const FlatRange& bucket, int rank, int shards);
 
 // A part of one parameter within a rank's shard. The shard has no gaps between its ranges.
 struct Segment {

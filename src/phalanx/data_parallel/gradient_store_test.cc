@@ -11,8 +11,7 @@ namespace {
 using nn::values_of;
 
 StateCut cut_of(const UnitChunk& chunk, bool gradients) {
-  return {.rank = 1,
-          .ranks = 2,
+  return {.domains = {{.rank = 1, .ranks = 2}},
           .gradients = gradients,
           .groups = gradients ? chunk.groups() : ParamGroups{}};
 }

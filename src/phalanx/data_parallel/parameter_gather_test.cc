@@ -130,9 +130,9 @@ TEST(DataParallelParameters, AreGatheredAtOnce) {
     for (const std::int64_t size : {0, 1, 20000}) {
       run_local_ranks(ranks, {}, [&](Communicator& world) {
         StoreRank rank(uneven_table(DType::kBF16),
-                       {.rank = world.rank(), .ranks = ranks, .bucket_size = size});
-        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {}, {},
-                                   rank.memory);
+                       {.domains = {{.rank = world.rank(), .ranks = ranks}}, .bucket_size = size});
+        DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {},
+                                   {}, rank.memory);
         data_parallel.begin(rank.context, 0);
         update_shard(rank);
         data_parallel.gather();
@@ -148,10 +148,11 @@ TEST(DataParallelParameters, AreGatheredBeforeTheFirstUnitThatReads) {
   run_local_ranks(2, {}, [](Communicator& world) {
     std::vector<int> waits;
     Watched watched(world, waits);
-    StoreRank rank(uneven_table(DType::kF32), {.rank = world.rank(), .ranks = 2, .bucket_size = 1});
+    StoreRank rank(uneven_table(DType::kF32),
+                   {.domains = {{.rank = world.rank(), .ranks = 2}}, .bucket_size = 1});
     const auto contents = contents_of(rank);
     const int buckets = static_cast<int>(contents.size());
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &watched}, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&watched}}, {},
                                {.overlap_param_gather = true}, rank.memory);
     const Reader first("first", {0, 1}), second("second", {2, 4}), third("third", {0, 3});
     data_parallel.begin(rank.context, 0);
@@ -188,7 +189,7 @@ TEST(DataParallelParameters, AreGatheredBeforeTheFirstUnitThatReads) {
 TEST(DataParallelParameters, WithoutShardsNeedNoGather) {
   run_local_ranks(2, {}, [](Communicator& world) {
     StoreRank rank(uneven_table(DType::kF32));
-    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = &world}, {}, {},
+    DataParallel data_parallel(rank.parameters, rank.gradients, kUses, {.data = {&world}}, {}, {},
                                rank.memory);
     data_parallel.begin(rank.context, 0);
     data_parallel.gather();
@@ -197,7 +198,7 @@ TEST(DataParallelParameters, WithoutShardsNeedNoGather) {
 }
 
 TEST(DataParallelParameters, OfAShardNeedAGroup) {
-  StoreRank rank(uneven_table(DType::kF32), {.rank = 0, .ranks = 2});
+  StoreRank rank(uneven_table(DType::kF32), {.domains = {{.rank = 0, .ranks = 2}}});
   EXPECT_THROW(DataParallel(rank.parameters, rank.gradients, kUses, {}, {}, {}, rank.memory),
                InternalError);
 }

@@ -128,7 +128,8 @@ TEST_F(Stores, AShardHasTheValuesOfTheWhole) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const StoreRank whole(uneven_table(dtype));
     for (int rank = 0; rank < 3; ++rank) {
-      const StoreRank part(uneven_table(dtype), {.rank = rank, .ranks = 3, .bucket_size = 20000});
+      const StoreRank part(uneven_table(dtype),
+                           {.domains = {{.rank = rank, .ranks = 3}}, .bucket_size = 20000});
       EXPECT_TRUE(part.parameters.states().is_sharded());
       EXPECT_EQ(part.parameters.has_main_parameters(), dtype == DType::kBF16);
       for (ParamId id = 0; id < part.table.size(); ++id) {

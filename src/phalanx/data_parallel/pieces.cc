@@ -21,8 +21,8 @@ ParamSpec written_spec(const StateLayout& states, ParamId id) {
 std::vector<Piece> pieces(const StateLayout& states, Writers writers) {
   std::vector<Piece> pieces;
   for (const Segment& segment : states.segments()) {
-    const bool writes =
-        writers == Writers::kAll ? states.writes_in_turn(segment.tile) : states.is_first_copy();
+    const bool writes = writers == Writers::kAll ? states.writes_in_turn(segment.tile)
+                                                 : states.is_first_copy(segment.tile);
     if (!writes) continue;
     std::vector<ParamBox> boxes =
         boxes_of_range(written_spec(states, segment.id), segment.begin, segment.count);
@@ -41,7 +41,7 @@ std::vector<Piece> frozen_pieces(const StateLayout& states) {
 }
 
 std::vector<ParamBox> whole_weight_boxes(const StateLayout& states, ParamId id) {
-  return states.is_first_rank() ? written_spec(states, id).boxes : std::vector<ParamBox>();
+  return states.is_first_rank(id) ? written_spec(states, id).boxes : std::vector<ParamBox>();
 }
 
 }  // namespace phalanx

@@ -58,14 +58,14 @@ Written written_by_all(const Grid& grid) {
     const nn::ParamTable table = table_of(tensor, grid.tensor, grid.freezes);
     for (int replica = 0; replica < grid.replicas; ++replica) {
       for (int rank = 0; rank < grid.shards; ++rank) {
-        const StateLayout states(table, {.rank = rank,
-                                         .ranks = grid.shards,
+        const StateLayout states(table, {.domains = {{.rank = rank,
+                                                      .ranks = grid.shards,
+                                                      .replica = replica,
+                                                      .replicas = grid.replicas,
+                                                      .first_tensor_rank = tensor == 0}},
                                          .bucket_size = grid.bucket_size,
                                          .weights = grid.weights,
-                                         .tile = grid.tile,
-                                         .replica = replica,
-                                         .replicas = grid.replicas,
-                                         .first_tensor_rank = tensor == 0});
+                                         .tile = grid.tile});
         std::int64_t own = 0;
         std::vector<Piece> all = pieces(states, grid.writers);
         const std::vector<Piece> frozen = frozen_pieces(states);

@@ -79,7 +79,7 @@ TEST(Regions, NoBucketSpansTwo) {
   for_each_part([](const nn::ParamTable& /*table*/, const ModelPlaces& /*places*/,
                    const FlatLayout& layout, int shards) {
     for (const std::int64_t size : {0, 1, 20000, 1 << 30}) {
-      const auto buckets = cut_buckets(layout, size, shards);
+      const auto buckets = cut_buckets(layout, size);
       std::int64_t end = 0;
       for (const FlatRange& bucket : buckets) {
         EXPECT_EQ(bucket.begin, end);

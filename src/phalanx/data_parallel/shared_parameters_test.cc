@@ -107,10 +107,10 @@ class HoldingRank {
         table_(table_of(roles, pipeline_rank_)),
         sums_(shared_sums(table_, shared_, pipeline_rank_)),
         stores_(table_, model_places(table_, table_of(roles, -1), shared_, pipeline_rank_), sums_,
-                way.sharded ? StateCut{data_->rank(), way.data, 4096} : StateCut{}),
+                way.sharded ? StateCut{{{data_->rank(), way.data}}, 4096} : StateCut{}),
         data_parallel_(stores_.parameters, stores_.gradients, uses(),
-                       {.data = way.data > 1 ? data_.get() : nullptr, .shared = {group_.get()}}, {},
-                       {.overlap_grad_reduce = way.overlap}, stores_.memory) {}
+                       {.data = {way.data > 1 ? data_.get() : nullptr}, .shared = {group_.get()}},
+                       {}, {.overlap_grad_reduce = way.overlap}, stores_.memory) {}
 
   // Overwrites the result of the last step.
   void step() {

@@ -44,10 +44,11 @@ struct StagedRank {
         embedding(world.split(embedding_groups(), "embedding")),
         stores(part.table, places_of(part, staged.cut, world.rank() / staged.data),
                shared_sums(part.table, shared, world.rank() / staged.data), shard()),
-        data_parallel(stores.parameters, stores.gradients, uses_of(part),
-                      {.data = staged.data > 1 ? data.get() : nullptr, .shared = {embedding.get()}},
-                      {}, {.overlap_grad_reduce = staged.overlap, .overlap_param_gather = false},
-                      stores.memory) {}
+        data_parallel(
+            stores.parameters, stores.gradients, uses_of(part),
+            {.data = {staged.data > 1 ? data.get() : nullptr}, .shared = {embedding.get()}}, {},
+            {.overlap_grad_reduce = staged.overlap, .overlap_param_gather = false}, stores.memory) {
+  }
 
   bool is_first() const { return part.embedding.id >= 0; }
   bool is_last() const { return part.head.id >= 0; }
@@ -119,7 +120,8 @@ struct StagedRank {
   }
   StateCut shard() const {
     if (!staged.sharded) return {.bucket_size = staged.bucket_size};
-    return {.rank = data->rank(), .ranks = staged.data, .bucket_size = staged.bucket_size};
+    return {.domains = {{.rank = data->rank(), .ranks = staged.data}},
+            .bucket_size = staged.bucket_size};
   }
 
   // Two tokens of the microbatch; one of them occurs in both microbatches and on all ranks.

@@ -15,25 +15,26 @@ StateLayout::StateLayout(const nn::ParamTable& table, StateCut cut)
 StateLayout::StateLayout(const nn::ParamTable& table, ModelPlaces places, StateCut cut)
     : table_(&table), places_(std::move(places)), cut_(std::move(cut)) {
   if (cut_.groups.of_parameter.empty()) cut_.groups = chunk_groups(table);
-  flat_ = flat_layout(table, places_, cut_.groups, cut_.ranks);
-  const std::vector<FlatRange> ranges = cut_buckets(flat_, cut_.bucket_size, cut_.ranks);
-  const std::vector<FlatRange> shard = shard_of(ranges, cut_.rank, cut_.ranks);
+  const PerDomain<DomainCut>& domains = cut_.domains;
+  flat_ = flat_layout(table, places_, cut_.groups, {domains.dense.ranks, domains.expert.ranks});
   buckets_of_.resize(table.specs().size());
-  for (std::size_t b = 0; b < ranges.size(); ++b) {
-    const int group = flat_.group_at(ranges[b].begin);
-    buckets_.push_back({.range = ranges[b],
+  for (const FlatRange& range : cut_buckets(flat_, cut_.bucket_size)) {
+    const int group = flat_.group_at(range.begin);
+    const DomainCut& ranks = domains[domain(group)];
+    const FlatRange own = shard_of(range, ranks.rank, ranks.ranks);
+    for (const Segment& part : segments_of(table, flat_, {range})) {
+      buckets_of_[static_cast<std::size_t>(part.id)].push_back(buckets_.size());
+    }
+    buckets_.push_back({.range = range,
                         .group = group,
-                        .own = shard[b],
+                        .own = own,
                         .local = shard_elements_,
                         .weights = weight_elements_});
-    shard_elements_ += shard[b].count;
+    shard_elements_ += own.count;
     if (!cuts_weights(group)) {
-      weight_elements_ += ranges[b].count;
+      weight_elements_ += range.count;
     } else if (!cut_.weights_in_files) {
-      weight_elements_ += shard[b].count;
-    }
-    for (const Segment& part : segments_of(table, flat_, {ranges[b]})) {
-      buckets_of_[static_cast<std::size_t>(part.id)].push_back(b);
+      weight_elements_ += own.count;
     }
   }
   cut_buckets_into_tiles();
@@ -128,11 +129,11 @@ std::int64_t StateLayout::weight_offset(ParamId id) const {
   return weight_place({.id = id, .flat = flat_.offsets[static_cast<std::size_t>(id)]});
 }
 
-std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size) {
+std::int64_t counted_padding(const nn::ParamTable& whole, const PerDomain<int>& tensor_ranks) {
   std::int64_t count = 0;
   for (const ParamSpec& spec : whole.specs()) {
     if (!spec.trainable) continue;
-    const int parts = spec.cut_over.has(Axis::kTensor) ? tensor_parallel_size : 1;
+    const int parts = spec.cut_over.has(Axis::kTensor) ? tensor_ranks[spec.domain] : 1;
     const std::int64_t common = common_count(spec);
     count += parts * (spec.local_shape.count() - common) + parts / most_holders(spec) * common -
              spec.global_shape.count();

@@ -23,11 +23,21 @@ namespace phalanx {
 
 inline constexpr std::int64_t kStateTile = std::int64_t{4} << 20;
 
-// How the states are cut, and this rank's part.
-struct StateCut {
-  // This rank's number among the ranks that share one copy of the states, and their count.
+// This rank among those that have the same part of the parameters of one reduction domain.
+struct DomainCut {
+  // Its number among the ranks that share one copy of the states, and their count.
   int rank = 0;
   int ranks = 1;
+  int replica = 0;   // the number of this rank's copy of the states
+  int replicas = 1;  // how many copies there are
+  // It is the first rank of the group over which parameters are cut: of the tensor-parallel ranks,
+  // or of the expert-tensor ranks.
+  bool first_tensor_rank = true;
+};
+
+// How the states are cut, and this rank's part.
+struct StateCut {
+  PerDomain<DomainCut> domains = {};
   std::int64_t bucket_size = 0;  // elements of a message; 0: one message for each group
   bool updates = true;           // false: there are no main parameters
   bool gradients = false;        // gradients are whole only during passes that add to them
@@ -36,10 +46,7 @@ struct StateCut {
                                  // moments lie in files
   bool weights_in_files = false;
   std::int64_t tile = kStateTile;  // elements, at most
-  int replica = 0;                 // the number of this rank's copy of the states
-  int replicas = 1;                // how many copies there are
-  bool first_tensor_rank = true;   // this is the first rank of its tensor-parallel group
-  ParamGroups groups = {};         // empty: one for each chunk
+  ParamGroups groups = {};         // empty: chunk_groups()
 };
 
 class StateLayout {
@@ -56,13 +63,19 @@ class StateLayout {
   // -1: the parameter is not trained.
   int group(ParamId id) const { return cut_.groups.of_parameter[static_cast<std::size_t>(id)]; }
 
-  // Whether several ranks share one copy of the states.
-  bool is_sharded() const { return cut_.ranks > 1; }
+  ReductionDomain domain(int group) const {
+    return cut_.groups.domain[static_cast<std::size_t>(group)];
+  }
+  // Whether several ranks share one copy of the states of a domain, and of any.
+  bool is_sharded(ReductionDomain domain) const { return cut_.domains[domain].ranks > 1; }
+  bool is_sharded() const {
+    return is_sharded(ReductionDomain::kDense) || is_sharded(ReductionDomain::kExpert);
+  }
   bool cuts_gradients() const { return cut_.gradients; }
   bool cuts_weights() const;
   // Whether the weights of a group are whole only while passes read them.
   bool cuts_weights(int group) const {
-    return cut_.weights && (is_sharded() || cut_.weights_in_files) &&
+    return cut_.weights && (is_sharded(domain(group)) || cut_.weights_in_files) &&
            !cut_.groups.stays[static_cast<std::size_t>(group)];
   }
   bool updates() const { return cut_.updates; }
@@ -122,20 +135,34 @@ class StateLayout {
   std::int64_t summed_elements(ParamId id) const {
     return is_summed_by_stage(id) ? counted_count((*table_)[id]) : 0;
   }
-  // Whether this rank's sum counts in norms: on each tensor-parallel rank if the parameter is cut
-  // over them, else only on the first.
+  // Whether this rank's sum counts in norms: on each tensor-parallel (of experts: expert-tensor)
+  // rank if the parameter is cut over them, else only on the first.
   bool counts(ParamId id) const {
+    const ParamSpec& spec = (*table_)[id];
     return is_summed_by_stage(id) &&
-           ((*table_)[id].cut_over.has(Axis::kTensor) || cut_.first_tensor_rank);
+           (spec.cut_over.has(Axis::kTensor) || cut_.domains[spec.domain].first_tensor_rank);
   }
   // Whether this rank writes a tile of its shard where the copies of the states take turns.
-  bool writes_in_turn(int tile) const { return tile % cut_.replicas == cut_.replica; }
-  int copies() const { return cut_.replicas; }
-  // Whether this is the first copy of the states, and the first rank of those that share it.
-  bool is_first_copy() const { return cut_.replica == 0; }
-  bool is_first_rank() const { return cut_.replica == 0 && cut_.rank == 0; }
+  bool writes_in_turn(int tile) const {
+    const DomainCut& cut = domain_of_tile(tile);
+    return tile % cut.replicas == cut.replica;
+  }
+  // How many copies of a tile there are.
+  int copies(int tile) const { return domain_of_tile(tile).replicas; }
+  int copies(ReductionDomain domain) const { return cut_.domains[domain].replicas; }
+  // Whether this is the first copy of a tile, and of a parameter's states the first rank of those
+  // that share it.
+  bool is_first_copy(int tile) const { return domain_of_tile(tile).replica == 0; }
+  bool is_first_rank(ParamId id) const {
+    const DomainCut& cut = cut_.domains[(*table_)[id].domain];
+    return cut.replica == 0 && cut.rank == 0;
+  }
 
  private:
+  const DomainCut& domain_of_tile(int tile) const {
+    const std::size_t bucket = tiles_[static_cast<std::size_t>(tile)].bucket;
+    return cut_.domains[domain(buckets_[bucket].group)];
+  }
   void place_frozen();
   void cut_buckets_into_tiles();
   void place_in_files();
@@ -156,7 +183,8 @@ class StateLayout {
 };
 
 // Trained elements that the ranks together count but the model does not have: vocabulary padding.
-// `whole` is the model of one of `tensor_parallel_size` ranks.
-std::int64_t counted_padding(const nn::ParamTable& whole, int tensor_parallel_size);
+// `whole` is the model of one of this many tensor-parallel ranks, of experts of expert-tensor
+// ranks.
+std::int64_t counted_padding(const nn::ParamTable& whole, const PerDomain<int>& tensor_ranks);
 
 }  // namespace phalanx

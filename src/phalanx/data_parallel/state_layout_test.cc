@@ -19,8 +19,7 @@ struct Cut {
   std::int64_t stays_below = -1;
 
   StateCut of_rank(const UnitChunk& chunk, int rank) const {
-    return {.rank = rank,
-            .ranks = ranks,
+    return {.domains = {{.rank = rank, .ranks = ranks}},
             .bucket_size = bucket_size,
             .gradients = gradients,
             .weights = weights,
@@ -166,7 +165,7 @@ TEST(StateLayouts, ParametersThatAreNotTrainedHaveAWeightAlone) {
     table.add(whole_parameter(name, {70, 100}, DType::kF32, {}));
   }
   for (const int ranks : {1, 3}) {
-    const StateLayout states(table, {.ranks = ranks});
+    const StateLayout states(table, {.domains = {{.ranks = ranks}}});
     std::set<ParamId> in_shard;
     for (const Segment& segment : states.segments()) in_shard.insert(segment.id);
     EXPECT_EQ(in_shard.contains(1) || in_shard.contains(3), false);
@@ -200,7 +199,8 @@ TEST(StateLayouts, OneRankOfEachCopyCounts) {
   for (const bool counted : {true, false}) {
     places.counted.assign(2, counted);
     for (const bool first : {true, false}) {
-      const StateLayout states(table, places, {.ranks = 2, .first_tensor_rank = first});
+      const StateLayout states(table, places,
+                               {.domains = {{.ranks = 2, .first_tensor_rank = first}}});
       for (const ParamId id : {0, 1}) {
         EXPECT_EQ(states.counts(id), counted && (id == 1 || first));
         EXPECT_EQ(states.summed_elements(id), counted ? table[id].local_shape.count() : 0);

@@ -60,7 +60,7 @@ class CutRank {
         stores_(chunk_.table, cut()),
         order_(chunk_.order(stores_.parameters.states().groups())),
         data_parallel_(stores_.parameters, stores_.gradients, chunk_.uses(),
-                       {.data = shards_.get(), .replicas = replicas_.get()},
+                       {.data = {shards_.get()}, .replicas = {replicas_.get()}},
                        TensorRegion({.rank = tensor_ ? tensor_->rank() : 0,
                                      .size = layout.tensor,
                                      .sequence = layout.tensor > 1},
@@ -127,8 +127,7 @@ class CutRank {
     return world.split(groups, name);
   }
   StateCut cut() const {
-    return {.rank = shards_->rank(),
-            .ranks = layout_.shards,
+    return {.domains = {{.rank = shards_->rank(), .ranks = layout_.shards}},
             .bucket_size = layout_.bucket_size,
             .gradients = true,
             .weights = layout_.cuts_weights,

@@ -57,24 +57,25 @@ ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>
   for (const auto& role : table.roles()) has_role[static_cast<std::size_t>(role.id)] = true;
   ParamGroups groups;
   groups.of_parameter.assign(table.specs().size(), -1);
-  const auto begin_group = [&](std::size_t chunk, bool it_stays) {
+  const auto begin_group = [&](std::size_t chunk, ReductionDomain domain, bool it_stays) {
     groups.chunk.push_back(static_cast<int>(chunk));
+    groups.domain.push_back(domain);
     groups.stays.push_back(it_stays);
     return groups.size() - 1;
   };
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     for (const auto& unit : chunks[c]) {
-      std::array<int, 2> own = {-1, -1};  // by whether it stays
+      PerDomain<std::array<int, 2>> own = {{-1, -1}, {-1, -1}};  // by whether it stays
       for (const ParamId id : unit->parameters()) {
         int& group = groups.of_parameter[static_cast<std::size_t>(id)];
         if (group >= 0 || !table.trains(id)) continue;
         const bool it_stays = stays(table[id]);
         if (has_role[static_cast<std::size_t>(id)]) {
-          group = begin_group(c, it_stays);
+          group = begin_group(c, table[id].domain, it_stays);
           continue;
         }
-        int& own_group = own[it_stays ? 1 : 0];
-        if (own_group < 0) own_group = begin_group(c, it_stays);
+        int& own_group = own[table[id].domain][it_stays ? 1 : 0];
+        if (own_group < 0) own_group = begin_group(c, table[id].domain, it_stays);
         group = own_group;
       }
     }

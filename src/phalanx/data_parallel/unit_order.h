@@ -14,8 +14,8 @@
 namespace phalanx {
 
 // One group per unit for parameters that only this unit uses, and one group per parameter that
-// several units use. Parameters for which `stays` holds are in separate groups; those that are not
-// trained are in none.
+// several units use. Parameters for which `stays` holds, and those of another reduction domain, are
+// in separate groups; those that are not trained are in none.
 using UnitList = std::span<const std::unique_ptr<nn::Unit>>;
 ParamGroups unit_groups(const nn::ParamTable& table, const std::vector<UnitList>& chunks,
                         const std::function<bool(const ParamSpec&)>& stays);

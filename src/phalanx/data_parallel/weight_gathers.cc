@@ -7,13 +7,14 @@ namespace phalanx {
 using nn::PassKind;
 
 WeightGathers::WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks,
-                             Communicator* data, const GatherOptions& options)
+                             const PerDomain<Communicator*>& data, const GatherOptions& options)
     : parameters_(&parameters), chunks_(std::move(chunks)), data_(data), options_(options) {
   PHALANX_CHECK(states().cuts_weights(), "gathers of weights that are whole");
-  PHALANX_CHECK(data != nullptr || parameters.weight_file() != nullptr,
-                "gathers from nobody and nowhere");
   for (int group = 0; group < states().groups().size(); ++group) {
     is_cut_.push_back(states().cuts_weights(group));
+    PHALANX_CHECK(!is_cut_.back() || data_[states().domain(group)] != nullptr ||
+                      parameters.weight_file() != nullptr,
+                  "gathers from nobody and nowhere");
   }
   for (ParamId id = 0; id < parameters.table().size(); ++id) {
     weights_.push_back(parameters.weight(id));
@@ -45,8 +46,8 @@ std::vector<SavedTensor> WeightGathers::lent_tensors(int chunk, const nn::PassOr
                     .last = units.end(hold.last),
                     .is_lent = true});
   }
-  if (!reads_own_parts()) return lent;
   for (const WeightHold& hold : all) {
+    if (!reads_own_part(hold.group)) continue;
     lent.push_back({.name = "own part of weights",
                     .dtype = parameters_->flat().dtype,
                     .shape = {own_elements(hold.group)},
@@ -66,15 +67,18 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward, T
     gathers_.assign(holds_.size(), {});
   }
   const std::size_t count = holds_.size();
-  PHALANX_CHECK(lent.size() == (reads_own_parts() ? 2 : 1) * count, "{} tensors for {} gathers",
-                lent.size(), count);
   whole_.assign(lent.begin(), lent.begin() + static_cast<std::ptrdiff_t>(count));
-  own_.assign(lent.begin() + static_cast<std::ptrdiff_t>(count), lent.end());
+  own_.assign(count, {});
+  std::size_t next = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (reads_own_part(holds_[i].group)) own_[i] = lent[next++];
+  }
+  PHALANX_CHECK(lent.size() == next, "{} tensors for {} gathers", lent.size(), count);
   const int entry = forward ? 0 : units().size();
   begun_ = 0;
   while (begun_ < count && holds_[begun_].gathered < entry) ++begun_;
   read_ = begun_;
-  while (reads_own_parts() && read_ < count && holds_[read_].read < entry) ++read_;
+  while (read_ < count && holds_[read_].read < entry) ++read_;
   is_there_.assign(holds_.size(), false);
   for (std::size_t i = 0; i < begun_; ++i) {
     const WeightHold& hold = holds_[i];
@@ -83,41 +87,43 @@ void WeightGathers::enter(int chunk, const nn::PassOrder& order, bool forward, T
   }
 }
 
-void WeightGathers::read(std::size_t number) {
+void WeightGathers::read_own_part(std::size_t number) {
+  const int group = holds_[number].group;
+  if (!reads_own_part(group)) return;
+  if (observer_ != nullptr) observer_->begins(StateMove::kWeightRead, group);
+  read_tiles(number, own_[number]);
+}
+
+void WeightGathers::read_tiles(std::size_t number, const Tensor& to) {
   const TileFile* file = parameters_->weight_file();
-  if (file == nullptr) return;
-  const Tensor& own = reads_own_parts() ? own_[number] : whole_[number];
-  if (observer_ != nullptr && reads_own_parts()) {
-    observer_->begins(StateMove::kWeightRead, holds_[number].group);
-  }
   std::int64_t place = 0;
   for (std::size_t t = 0; t < states().tiles().size(); ++t) {
     const StateLayout::Tile& tile = states().tiles()[t];
     if (states().buckets()[tile.bucket].group != holds_[number].group) continue;
     reads_[number].push_back(
-        file->read(*context_, static_cast<int>(t), own.slice(0, place, tile.local.count)));
+        file->read(*context_, static_cast<int>(t), to.slice(0, place, tile.local.count)));
     place += tile.local.count;
   }
 }
 
 void WeightGathers::gather(std::size_t number) {
-  if (data_ == nullptr) return;
+  const WeightHold& hold = holds_[number];
+  Communicator* group = data(hold.group);
+  if (group == nullptr) return read_tiles(number, whole_[number]);
+  const bool is_read = reads_own_part(hold.group);
   for (const Work& work : reads_[number]) work.wait(context_->queue);
   reads_[number].clear();
-  const WeightHold& hold = holds_[number];
-  if (observer_ != nullptr && reads_own_parts()) {
-    observer_->is_done(StateMove::kWeightRead, hold.group);
-  }
+  if (observer_ != nullptr && is_read) observer_->is_done(StateMove::kWeightRead, hold.group);
   const FlatRange& region = states().flat().regions[static_cast<std::size_t>(hold.group)];
   std::int64_t place = 0;
   for (const StateLayout::Bucket& bucket : states().buckets()) {
     if (bucket.group != hold.group) continue;
     const Tensor whole =
         whole_[number].slice(0, bucket.range.begin - region.begin, bucket.range.count);
-    const Tensor own = reads_own_parts() ? own_[number].slice(0, place, bucket.own.count)
-                                         : parameters_->weights(bucket);
+    const Tensor own =
+        is_read ? own_[number].slice(0, place, bucket.own.count) : parameters_->weights(bucket);
     place += bucket.own.count;
-    gathers_[number].push_back(data_->all_gather(*context_, whole, own));
+    gathers_[number].push_back(group->all_gather(*context_, whole, own));
   }
 }
 
@@ -137,7 +143,7 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
   const int now = units().moment_of(unit, pass);
   const auto begin = [&](auto is_due) {
     while (begun_ < holds_.size() && holds_[begun_].gathered <= now && is_due(holds_[begun_])) {
-      if (read_ == begun_) read(read_++);
+      if (read_ == begun_) read_own_part(read_++);
       gather(begun_);
       if (observer_ != nullptr) observer_->begins(StateMove::kWeights, holds_[begun_].group);
       ++begun_;
@@ -156,7 +162,7 @@ void WeightGathers::before(const nn::Unit& unit, PassKind pass, int /*microbatch
   }
   // The next ones are gathered while this unit computes.
   begin([](const WeightHold& /*hold*/) { return true; });
-  while (reads_own_parts() && read_ < holds_.size() && holds_[read_].read <= now) read(read_++);
+  while (read_ < holds_.size() && holds_[read_].read <= now) read_own_part(read_++);
 }
 
 void WeightGathers::after(const nn::Unit& unit, PassKind pass, int /*microbatch*/,

@@ -17,8 +17,8 @@ namespace phalanx {
 class WeightGathers final : public nn::PassStates {
  public:
   // `data`: the ranks that have the parts; null: this rank has all. All must outlive this.
-  WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks, Communicator* data,
-                const GatherOptions& options);
+  WeightGathers(const ParameterStore& parameters, std::vector<UnitOrder> chunks,
+                const PerDomain<Communicator*>& data, const GatherOptions& options);
 
   // The weights for passes; an empty tensor if a weight is not whole now.
   nn::Weights weights() const { return {weights_}; }
@@ -39,17 +39,23 @@ class WeightGathers final : public nn::PassStates {
   std::int64_t own_elements(int group) const;
   std::vector<WeightHold> holds(int chunk, const nn::PassOrder& order) const;
   const UnitOrder& units() const { return chunks_[static_cast<std::size_t>(chunk_)]; }
-  // Starts to read a group from the file, into the memory for this rank's part or for the whole.
-  void read(std::size_t hold);
+  // Starts to read this rank's part of a group from the file, if it has separate memory.
+  void read_own_part(std::size_t hold);
+  // Starts to gather a group, or to read it where this rank has all of it.
   void gather(std::size_t hold);
-  // Whether this rank's parts are read from a file into separate memory.
-  bool reads_own_parts() const { return data_ != nullptr && parameters_->weight_file() != nullptr; }
+  void read_tiles(std::size_t hold, const Tensor& to);
+  // The ranks that have the parts of a group.
+  Communicator* data(int group) const { return data_[states().domain(group)]; }
+  // Whether this rank's part of a group is read from a file into separate memory.
+  bool reads_own_part(int group) const {
+    return data(group) != nullptr && parameters_->weight_file() != nullptr;
+  }
   // Passes read the group's weights in `whole` from now on; empty: they are freed.
   void set_group_weights(int group, const Tensor& whole);
 
   const ParameterStore* parameters_;
   std::vector<UnitOrder> chunks_;
-  Communicator* data_;
+  PerDomain<Communicator*> data_;
   GatherOptions options_;
   std::vector<bool> is_cut_;  // by group
   std::vector<Tensor> weights_;
@@ -60,12 +66,12 @@ class WeightGathers final : public nn::PassStates {
   nn::PassOrder order_;
   std::vector<WeightHold> holds_;
   std::vector<Tensor> whole_;               // by hold: a group's whole weights
-  std::vector<Tensor> own_;                 // by hold: memory for this rank's part from a file
+  std::vector<Tensor> own_;                 // by hold: memory for this rank's part, if it reads it
   std::vector<bool> is_there_;              // by hold: passes may read it
   std::vector<std::vector<Work>> reads_;    // by hold: of its tiles
   std::vector<std::vector<Work>> gathers_;  // by hold: the messages of its buckets
   std::size_t begun_ = 0;                   // this many gathers have started
-  std::size_t read_ = 0;                    // this many reads have started
+  std::size_t read_ = 0;                    // of this many, own parts are being read
 };
 
 }  // namespace phalanx

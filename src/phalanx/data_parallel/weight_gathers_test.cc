@@ -38,7 +38,7 @@ class GatheringRank {
   GatheringRank(Communicator& world, const Gathered& how)
       : stores_(chunk_.table, cut(world, how)),
         order_(chunk_.order(stores_.parameters.states().groups(), how.recomputed_until)),
-        gathers_(stores_.parameters, {order_}, &world, how.options) {
+        gathers_(stores_.parameters, {order_}, {&world}, how.options) {
     gathers_.begin(stores_.context);
     stores_.recorder.clear();
   }
@@ -106,8 +106,7 @@ class GatheringRank {
 
  private:
   static StateCut cut(const Communicator& world, const Gathered& how) {
-    return {.rank = world.rank(),
-            .ranks = how.ranks,
+    return {.domains = {{.rank = world.rank(), .ranks = how.ranks}},
             .bucket_size = how.bucket_size,
             .weights = true,
             .groups = UnitChunk().groups(how.stays_below)};
@@ -255,7 +254,7 @@ TEST(WeightGathering, RequiresCutWeights) {
   run_local_ranks(1, {}, [](Communicator& world) {
     const UnitChunk chunk;
     const StoreRank stores(chunk.table, {.weights = true, .groups = chunk.groups(0)});
-    EXPECT_THROW(WeightGathers(stores.parameters, {}, &world, {}), InternalError);
+    EXPECT_THROW(WeightGathers(stores.parameters, {}, {&world}, {}), InternalError);
   });
 }
 

@@ -71,6 +71,12 @@ constexpr TrainFlag kExpertRows[] = {
             kExperts, "--moe-router-bias-update-rate",
             "How much a step changes the bias of an expert",
             {.range = at_least(0), .needs = "--moe-router-enable-expert-bias", .resume = kWarned})),
+    of_families("gpt",
+                works<&ExpertConfig::moe_input_jitter_eps>(
+                    kExperts, "--moe-input-jitter-eps",
+                    "Training multiplies the router's input by factors between 1 minus and 1 plus "
+                    "this (0: none)",
+                    of_experts({.range = share_below_one(), .resume = kWarned}))),
     of_families("gpt", works<&ExpertConfig::moe_router_force_load_balancing>(
                            kExperts, "--moe-router-force-load-balancing",
                            "Tokens get experts in turn, whatever their scores: equal work for all, "
@@ -126,13 +132,14 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-per-layer-logging",
                            "Log how busy the experts of each layer are, not of all layers alone",
                            of_experts({}))),
-    of_families("gpt", works<&ExpertConfig::expert_model_parallel_size>(
-                           kRanks, "--expert-model-parallel-size",
-                           "Ranks over which experts are shared out: 1, each rank has all",
-                           {.range = from_to(1, kMostInt32)})),
-    of_families("gpt", works<&ExpertConfig::expert_tensor_parallel_size>(
+    of_families("gpt",
+                works<&LayoutConfig::expert_model_parallel_size>(
+                    kRanks, "--expert-model-parallel-size",
+                    "Ranks over which the experts of a layer are shared out, each with as many",
+                    {.range = from_to(1, kMostInt32)})),
+    of_families("gpt", works<&LayoutConfig::expert_tensor_parallel_size>(
                            kRanks, "--expert-tensor-parallel-size",
-                           "Ranks over which an expert is cut: 1 (0: --tensor-model-parallel-size)",
+                           "Ranks over which each expert is cut (0: --tensor-model-parallel-size)",
                            {.range = kSize})),
 };
 

@@ -118,10 +118,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
     satisfied_by("fp32", kExperts, "--moe-router-dtype", kText,
                  "the product of a router is always in fp32",
                  {"the product of a router is always in fp32; leave the flag out", kSamePlan}),
-    refused(kExperts, "--moe-input-jitter-eps", kReal,
-            {"the input of a router is not changed at random in this version of Phalanx; leave the "
-             "flag out",
-             kSamePlan}),
     refused(kExperts, "--moe-token-dropping", kSwitch,
             {"tokens are dropped by --moe-expert-capacity-factor; give its factor"}),
     refused(kExperts, "--moe-apply-probs-on-input", kSwitch,

@@ -267,6 +267,7 @@ TEST(ExpertConfigs, ModelsFindTheirArchitecture) {
       {&kQwen3Moe, tiny_qwen3_moe(), "--moe-router-num-groups", "3"},
       {&kQwen3Moe, tiny_qwen3_moe(), "--moe-router-topk-scaling-factor", "2.5"},
       {&kQwen3Moe, tiny_qwen3_moe(), "--moe-router-enable-expert-bias", "true"},
+      {&kQwen3Moe, tiny_qwen3_moe(), "--moe-router-load-balancing-type", "sinkhorn"},
       {&kLlama, tiny_llama(), "--num-experts", "4"},
       {&kQwen3, tiny_of("Qwen3ForCausalLM", "qwen3"), "--num-experts", "4"},
   };

@@ -66,7 +66,7 @@ TEST(GoldenFolders, ComeBackAsTheyWere) {
     EXPECT_TRUE(tensors_of(folder) == tensors_of(model.folder()));
     EXPECT_EQ(arguments_of(folder), arguments_of(model.folder()));
   }
-  EXPECT_EQ(names.size(), 9);
+  EXPECT_EQ(names.size(), 13);
 }
 
 }  // namespace

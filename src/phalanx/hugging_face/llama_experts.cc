@@ -189,6 +189,8 @@ void write_experts(const ModelArguments& settings, nlohmann::json& config, Fault
          "--moe-router-topk-scaling-factor: probabilities are not scaled");
   expect(!settings.is_on("--moe-router-enable-expert-bias"),
          "--moe-router-enable-expert-bias: experts are chosen without biases");
+  expect(settings.text("--moe-router-load-balancing-type").find("sinkhorn") == std::string::npos,
+         "--moe-router-load-balancing-type sinkhorn: experts are chosen by the softmax");
   config["num_experts_per_tok"] = settings.integer("--moe-router-topk", 2);
   if (settings.has(kConfigRouterLoss)) {
     config["router_aux_loss_coef"] = settings.number(kConfigRouterLoss);

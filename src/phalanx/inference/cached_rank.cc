@@ -11,8 +11,9 @@ namespace phalanx {
 
 CachedRank::CachedRank(const GptConfig& config, std::int64_t capacity, int sequences,
                        InferenceResources resources, Communicator* group)
-    : model_(*GptModel(config, capacity).placed(group == nullptr ? 0 : group->rank()),
-             std::move(resources), group),
+    : model_(
+          *GptModel(config, capacity).placed({.tensor_rank = group == nullptr ? 0 : group->rank()}),
+          std::move(resources), group),
       schema_(gpt_batch_schema(1)),
       vocabulary_(config.vocabulary) {
   const nn::TransformerConfig& t = config.transformer;

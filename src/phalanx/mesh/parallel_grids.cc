@@ -205,6 +205,29 @@ GridCoordinates ParallelGrids::coordinates(int rank) const {
   return at;
 }
 
+GridCoordinates ParallelGrids::expert_coordinates(int rank) const {
+  if (expert) return expert->coordinates(rank);
+  const GridCoordinates at = coordinates(rank);
+  return {.tensor = at.tensor,
+          .data = at.context + dense.sizes().context * at.data,
+          .pipeline = at.pipeline};
+}
+
+GridSizes ParallelGrids::expert_sizes() const {
+  if (expert) return expert->sizes();
+  const GridSizes& sizes = dense.sizes();
+  return {.tensor = sizes.tensor, .data = sizes.context * sizes.data, .pipeline = sizes.pipeline};
+}
+
+PlaceInModel place_in_model(const ParallelGrids& grids, int rank) {
+  const GridCoordinates at = grids.coordinates(rank);
+  const GridCoordinates of_experts = grids.expert_coordinates(rank);
+  return {.stage = at.pipeline,
+          .tensor = at.tensor,
+          .expert = of_experts.expert,
+          .expert_tensor = of_experts.tensor};
+}
+
 std::vector<EncoderOutput> encoder_outputs(const ParallelGrids& grids) {
   std::vector<EncoderOutput> outputs;
   if (!grids.encoder) return outputs;

@@ -3,6 +3,7 @@
 // the ranks but not their arrangement (Megatron-core's two generators): the tensor x context x data
 // ranks of a pipeline stage are expert tensor x expert x expert data ranks to the experts.
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,16 +35,32 @@ struct ParallelGrids {
   RankGrid dense;
   // Where the expert or the expert tensor-parallel size asks for one; its axes tp, ep and dp are
   // expert tensor, expert and expert data parallelism.
-  std::optional<RankGrid> expert;
+  std::optional<RankGrid> expert = std::nullopt;
   // With as many context and data ranks as the decoder, and at most as many tensor ranks.
-  std::optional<RankGrid> encoder;
+  std::optional<RankGrid> encoder = std::nullopt;
   int split = 0;  // the first stage of a decoder, counted over both grids; 0: one stack
 
   int encoder_ranks() const { return encoder ? encoder->world_size() : 0; }
   int world_size() const { return encoder_ranks() + dense.world_size(); }
   // The place of a rank in its own grid, with the stage counted over both.
   GridCoordinates coordinates(int rank) const;
+  // The place of a rank in the grid of experts, and its sizes. Without such a grid every expert is
+  // on all ranks, and cut over the tensor-parallel ranks: the expert axis has one rank, and the
+  // data axis those of context and data.
+  GridCoordinates expert_coordinates(int rank) const;
+  GridSizes expert_sizes() const;
 };
+
+// Which part of a model a rank has. Ranks with the same place have the same parameters.
+struct PlaceInModel {
+  int stage = 0;
+  int tensor = 0;
+  int expert = 0;
+  int expert_tensor = 0;
+
+  friend auto operator<=>(const PlaceInModel&, const PlaceInModel&) = default;
+};
+PlaceInModel place_in_model(const ParallelGrids& grids, int rank);
 
 // Which rank sends the encoder's output to which where both have their own grids. Megatron-LM lets
 // encoder ranks that feed several decoder ranks add up the gradients that these return; they are

@@ -3,6 +3,7 @@
 // and which boxes of it a rank holds. Initialisation, checkpoints, digests, ZeRO cuts and norms
 // read only this.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,7 +47,21 @@ enum class ReductionDomain : std::uint8_t {
   kExpert,  // of an expert: ranks along the expert-data axis of the grid of experts, which may have
             // other tokens of one tensor-parallel group (regions/expert_region.h)
 };
-inline constexpr int kReductionDomains = 2;
+inline constexpr std::array kReductionDomains = {ReductionDomain::kDense, ReductionDomain::kExpert};
+
+// One value for each reduction domain.
+template <typename T>
+struct PerDomain {
+  T dense = {};
+  T expert = {};
+
+  T& operator[](ReductionDomain domain) {
+    return domain == ReductionDomain::kExpert ? expert : dense;
+  }
+  const T& operator[](ReductionDomain domain) const {
+    return domain == ReductionDomain::kExpert ? expert : dense;
+  }
+};
 
 // One of the places of a model that use a shared parameter: a tied word table has a role in the
 // head and one in each embedding. Every role has a gradient accumulator of its own, wherever the

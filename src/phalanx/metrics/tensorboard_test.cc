@@ -132,6 +132,27 @@ TEST_F(TensorBoard, TagsAreMegatrons) {
                                    "grad-norm@3=1.5", "grad-norm vs samples@24=1.5"));
 }
 
+TEST_F(TensorBoard, SaysHowBusyExpertsAre) {
+  TensorBoardSink sink({.directory = directory(), .learning_rate = false, .loss_scale = false});
+  sink.begin({});
+  IterationReport report = example(3);
+  report.losses.clear();
+  report.expert_loads = ExpertLoads{.worst = 1.5, .mean = 1.25, .dropped = 0.125};
+  report.expert_loads->layers = {{.name = "decoder.layers.3",
+                                  .most_to_mean = 1.5,
+                                  .dropped = 0.125,
+                                  .bias = ExpertLoads::Bias{.least = -0.5, .most = 0.25}}};
+  sink.iteration(report);
+  sink.end({});
+  EXPECT_THAT(
+      scalars(),
+      testing::IsSupersetOf(
+          {"expert-load@3=1.5", "expert-load vs samples@24=1.5", "expert-load mean@3=1.25",
+           "expert-dropped@3=0.125", "expert-load decoder.layers.3@3=1.5",
+           "expert-dropped decoder.layers.3@3=0.125", "expert-bias min decoder.layers.3@3=-0.5",
+           "expert-bias max decoder.layers.3@3=0.25"}));
+}
+
 TEST_F(TensorBoard, FlagsAddAndTakeAway) {
   TensorBoardSink sink({.directory = directory(),
                         .interval = 2,

@@ -47,9 +47,9 @@ BertModel::BertModel(BertConfig config) : config_(std::move(config)) {
                 config_.sequence, config_.max_positions);
 }
 
-std::unique_ptr<const Model> BertModel::placed(int tensor_rank) const {
+std::unique_ptr<const Model> BertModel::placed(const ModelPlace& place) const {
   BertConfig config = config_;
-  config.transformer.tensor.rank = tensor_rank;
+  config.transformer.tensor.rank = place.tensor_rank;
   return std::make_unique<BertModel>(std::move(config));
 }
 

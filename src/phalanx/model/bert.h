@@ -31,7 +31,7 @@ class BertModel final : public Model {
 
   const BertConfig& config() const { return config_; }
 
-  std::unique_ptr<const Model> placed(int tensor_rank) const override;
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override;
   const nn::TransformerConfig& transformer() const override { return config_.transformer; }
   VocabularySize vocabulary() const override {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};

@@ -99,9 +99,10 @@ double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence) {
          12.0 * context * (keys / s);
 }
 
-std::unique_ptr<const Model> GptModel::placed(int tensor_rank) const {
+std::unique_ptr<const Model> GptModel::placed(const ModelPlace& place) const {
   GptConfig config = config_;
-  config.transformer.tensor.rank = tensor_rank;
+  config.transformer.tensor.rank = place.tensor_rank;
+  config.transformer.expert_parallel = place.experts;
   return std::make_unique<const GptModel>(std::move(config), sequence_);
 }
 

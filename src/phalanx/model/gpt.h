@@ -46,8 +46,8 @@ std::int64_t gpt_parameters(const GptConfig& config);
 
 // Floating-point operations of the model for one token, forward and backward, with full attention
 // over `sequence` positions (the convention of performance tables): 6 per matrix weight and 12 L s
-// (heads * head size). Of experts those that compute a token count. Where a window is below the sequence, the keys that rows see are counted
-// instead of s for each: min(i + 1, window) of row i.
+// (heads * head size). Of experts those that compute a token count. Where a window is below the
+// sequence, the keys that rows see are counted instead of s for each: min(i + 1, window) of row i.
 double gpt_flops_per_token(const GptConfig& config, std::int64_t sequence);
 
 class GptModel final : public Model {
@@ -58,7 +58,7 @@ class GptModel final : public Model {
 
   const GptConfig& config() const { return config_; }
 
-  std::unique_ptr<const Model> placed(int tensor_rank) const override;
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override;
   const nn::TransformerConfig& transformer() const override { return config_.transformer; }
   VocabularySize vocabulary() const override {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};

@@ -36,12 +36,19 @@ struct VocabularySize {
   std::int64_t padded = 0;
 };
 
+// Whose part of the model it is.
+struct ModelPlace {
+  int tensor_rank = 0;
+  // Without: all experts, whole.
+  ExpertParallel experts = {};
+};
+
 class Model {
  public:
   virtual ~Model() = default;
 
-  // The same model as another rank of the tensor-parallel group holds it.
-  virtual std::unique_ptr<const Model> placed(int tensor_rank) const = 0;
+  // The same model as the rank at another place holds it.
+  virtual std::unique_ptr<const Model> placed(const ModelPlace& place) const = 0;
   // The first stack's. All stacks have the same dtype, tensor-parallel layout and attention kernel.
   virtual const nn::TransformerConfig& transformer() const = 0;
   virtual VocabularySize vocabulary() const = 0;

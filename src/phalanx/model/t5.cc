@@ -66,9 +66,9 @@ T5Model::T5Model(T5Config config)
                 "{} tokens in {} positions", longest, config_.max_positions);
 }
 
-std::unique_ptr<const Model> T5Model::placed(int tensor_rank) const {
+std::unique_ptr<const Model> T5Model::placed(const ModelPlace& place) const {
   T5Config config = config_;
-  config.transformer.tensor.rank = tensor_rank;
+  config.transformer.tensor.rank = place.tensor_rank;
   return std::make_unique<T5Model>(std::move(config));
 }
 

@@ -47,7 +47,7 @@ class T5Model final : public Model {
 
   const T5Config& config() const { return config_; }
 
-  std::unique_ptr<const Model> placed(int tensor_rank) const override;
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override;
   const nn::TransformerConfig& transformer() const override { return encoder_; }
   VocabularySize vocabulary() const override {
     return {.ids = config_.vocabulary, .padded = config_.padded_vocabulary};

@@ -5,9 +5,10 @@
 namespace phalanx::nn {
 
 ExpertMlp::ExpertMlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-                     const std::string& prefix, const TransformerConfig& config)
+                     const std::string& prefix, const TransformerConfig& config, std::int64_t layer)
     : config_(config),
-      router_(table, owned, slots, prefix + ".mlp.router.weight", config, prefix + ".mlp.router"),
+      router_(table, owned, slots, prefix + ".mlp.router.weight", config, prefix + ".mlp.router",
+              layer),
       experts_(table, owned, slots, prefix + ".mlp.experts", config) {
   if (config.experts.shared_ffn_hidden == 0) return;
   shared_.emplace(table, owned, slots, prefix + ".mlp.shared_experts", config);
@@ -69,7 +70,7 @@ std::unique_ptr<const ResidualSublayer> expert_sublayer(
     std::int64_t layer, const TransformerConfig& config) {
   const Norm norm(table, owned, slots, prefix + ".pre_mlp_layernorm", config);
   return std::make_unique<const StreamSublayer>(
-      norm, std::make_unique<ExpertMlp>(table, owned, slots, prefix, config), slots,
+      norm, std::make_unique<ExpertMlp>(table, owned, slots, prefix, config, layer), slots,
       "expert output", layer, config);
 }
 

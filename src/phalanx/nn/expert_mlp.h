@@ -16,9 +16,10 @@ namespace phalanx::nn {
 
 class ExpertMlp final : public StreamBody {
  public:
-  // Parameters PREFIX.mlp.router, PREFIX.mlp.experts and PREFIX.mlp.shared_experts.
+  // `layer` counts within the stack. Parameters PREFIX.mlp.router, PREFIX.mlp.experts and
+  // PREFIX.mlp.shared_experts.
   ExpertMlp(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-            const std::string& prefix, const TransformerConfig& config);
+            const std::string& prefix, const TransformerConfig& config, std::int64_t layer = 0);
 
   void forward(BodyCall& call, const Tensor& y, const Tensor& x) const override;
   void recompute(BodyCall& call, const Tensor& x) const override;

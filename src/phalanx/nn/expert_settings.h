@@ -47,6 +47,8 @@ struct ExpertSettings {
   // Choice scores have a bias, which each step moves by bias_rate (ops::ExpertBiasUpdate).
   bool bias = false;
   double bias_rate = 1e-3;
+  // In training the router's input is multiplied by factors between 1 - this and 1 + this.
+  double input_jitter = 0.0;
   // In the order of Pass::auxiliary.
   std::vector<RouterLoss> losses = {};
   // Of the pairs of a token and an expert an expert computes the equal share of this rank's, times

@@ -82,7 +82,6 @@ Experts::Linears Experts::add_linears(ParamTable& table, std::vector<ParamId>& o
     for (std::int64_t i = 0; i < layout.local_experts(config_.experts.experts); ++i) {
       ParamSpec spec = make(fmt::format("{}.{}.{}.{}", name, first + i, linear, what));
       spec.domain = ReductionDomain::kExpert;
-      spec.summed_over = sums_of_stream(config_.tensor);
       ids.push_back(table.add(std::move(spec)));
       owned.push_back(ids.back());
       linears.trains = table.trains(ids.front());

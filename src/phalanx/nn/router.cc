@@ -48,11 +48,13 @@ SavedSlot slot_of_tokens(std::string name, DType dtype, std::int64_t width, Born
 }  // namespace
 
 Router::Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-               const std::string& weight, const TransformerConfig& config, const std::string& name)
+               const std::string& weight, const TransformerConfig& config, const std::string& name,
+               std::int64_t layer)
     : config_(config),
       weight_(table.add(weight_spec(weight, config))),
       bias_(add_bias(table, name, config)),
       id_(add_router(table, name, bias_, config.experts)),
+      layer_(layer),
       trains_(table.trains(weight_)),
       losses_(slots, id_, config) {
   owned.push_back(weight_);
@@ -74,6 +76,25 @@ Tensor Router::full(Pass& pass, const Tensor& x) const {
   const Tensor copy = pass.scratch(full, x.shape);
   ops::copy(pass.ops, {.destination = copy, .source = x});
   return copy;
+}
+
+Tensor Router::input(Pass& pass, const Tensor& x) const {
+  const Tensor in = full(pass, x);
+  if (!jitters(pass)) return in;
+  // A copy may be changed in place.
+  const Tensor out = x.dtype == in.dtype ? pass.scratch(in.dtype, in.shape) : in;
+  jitter(pass, out, in);
+  return out;
+}
+
+void Router::jitter(Pass& pass, const Tensor& y, const Tensor& x) const {
+  const Shape stream{pass.shape.stream_sequence(), pass.shape.micro_batch, config_.hidden};
+  ops::jitter(pass.ops, {.y = y.reshape(stream),
+                         .x = x.reshape(stream),
+                         .epsilon = config_.experts.input_jitter,
+                         .key = config_.dropout_key,
+                         .site = config_.dropout_site(layer_, DropoutPlace::kRouterInput),
+                         .rows = pass.stream_rows()});
 }
 
 void Router::choose(Pass& pass, const Tensor& logits, const Saved& saved) const {
@@ -122,7 +143,7 @@ void Router::forward(Pass& pass, const Tensor& x, const Saved& saved) const {
   const Tensor& logits = saved[logits_];
   ops::linear_forward(
       pass.ops,
-      {.y = logits, .x = full(pass, x), .weight = full(pass, pass.weights[weight_]), .bias = {}});
+      {.y = logits, .x = input(pass, x), .weight = full(pass, pass.weights[weight_]), .bias = {}});
   choose(pass, logits, saved);
   losses_.add(pass, logits, saved);
   drop(pass, saved);
@@ -145,6 +166,7 @@ void Router::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobabi
   ops::linear_input_gradient(
       pass.ops,
       {.dx = by_router, .dy = saved[dlogits_], .weight = full(pass, pass.weights[weight_])});
+  if (jitters(pass)) jitter(pass, by_router, by_router);
   ops::accumulate(pass.ops, {.destination = dx, .source = by_router});
 }
 
@@ -156,7 +178,7 @@ void Router::backward_weight(Pass& pass, const Tensor& x, const Saved& saved,
   gradients.mark_written(weight_);
   ops::linear_weight_gradient(pass.ops, {.dweight = gradients[weight_],
                                          .dy = saved[dlogits_],
-                                         .x = full(pass, x),
+                                         .x = input(pass, x),
                                          .accumulate = adds});
 }
 

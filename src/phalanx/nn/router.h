@@ -18,9 +18,10 @@ class Router {
  public:
   // Parameter WEIGHT [E, h]. Saved: logits [T, E], experts and probabilities [T, k]. `name`: under
   // which it counts, with the state NAME.expert_bias [E] where there is a bias; empty: it does not
-  // count, and has no bias.
+  // count, has no bias and no jitter. `layer` counts within the stack.
   Router(ParamTable& table, std::vector<ParamId>& owned, SavedSlots& slots,
-         const std::string& weight, const TransformerConfig& config, const std::string& name = {});
+         const std::string& weight, const TransformerConfig& config, const std::string& name = {},
+         std::int64_t layer = 0);
 
   // Chooses experts for the tokens x [T, h], counts them, and adds the router's losses.
   void forward(Pass& pass, const Tensor& x, const Saved& saved) const;
@@ -38,6 +39,12 @@ class Router {
  private:
   // x itself, or a copy in full precision in scratch of the enclosing WorkspaceScope.
   Tensor full(Pass& pass, const Tensor& x) const;
+  // The same, times the jitter of training.
+  Tensor input(Pass& pass, const Tensor& x) const;
+  bool jitters(const Pass& pass) const {
+    return id_ >= 0 && config_.experts.input_jitter > 0.0 && pass.training;
+  }
+  void jitter(Pass& pass, const Tensor& y, const Tensor& x) const;
   void choose(Pass& pass, const Tensor& logits, const Saved& saved) const;
   void drop(Pass& pass, const Saved& saved) const;
   void count(Pass& pass, const Saved& saved) const;
@@ -45,6 +52,7 @@ class Router {
   const TransformerConfig config_;
   ParamId weight_, bias_;
   RouterId id_;
+  std::int64_t layer_;
   bool trains_;
   RouterLosses losses_;
   SavedId logits_, dlogits_, experts_, probabilities_;

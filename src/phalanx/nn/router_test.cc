@@ -173,6 +173,32 @@ TEST(Router, ChoosesBySinkhornInTrainingAlone) {
   }
 }
 
+// Of one expert for each token, whose probability is the sigmoid of the largest logit.
+TEST(Router, MultipliesItsInputByFactorsInTrainingAlone) {
+  const ExpertSettings settings{.chosen = 1, .rule = {.score = ops::RouterScore::kSigmoid}};
+  RouterExample plain(settings);
+  plain.forward();
+  ExpertSettings with_jitter = settings;
+  with_jitter.input_jitter = 0.01;
+  RouterExample router(with_jitter);
+  const auto logits = [](const RouterExample& example) {
+    Values values = example.probabilities();
+    for (double& p : values) p = std::log(p / (1.0 - p));
+    return values;
+  };
+  router.forward();
+  const Values expected = logits(plain);
+  const Values found = logits(router);
+  for (std::size_t t = 0; t < expected.size(); ++t) {
+    EXPECT_NE(found[t], expected[t]) << t;
+    EXPECT_NEAR(found[t], expected[t], 0.0101 * std::abs(expected[t])) << t;
+  }
+  router.forward();
+  EXPECT_EQ(logits(router), found);
+  router.forward([](Pass& pass) { pass.training = false; });
+  EXPECT_EQ(logits(router), expected);
+}
+
 TEST(Router, GivesExpertsInTurnWhereItIsForcedTo) {
   RouterExample router({.chosen = 3, .choice = ExpertChoice::kForced}, 8);
   router.forward();

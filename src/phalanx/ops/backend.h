@@ -50,7 +50,7 @@ struct OpListOf {};
   X(NormForward) X(NormApply) X(NormBackward)                                       \
   X(BiasActivationForward) X(BiasActivationBackward)                                \
   X(GatedActivationForward) X(GatedActivationBackward) X(TanhForward) X(TanhBackward)\
-  X(BiasDropoutResidual) X(DropoutBackward)                                         \
+  X(BiasDropoutResidual) X(DropoutBackward) X(Jitter)                                       \
   X(EmbeddingForward) X(AddPositions) X(EmbeddingGradient)                          \
   X(SparseEmbeddingGradient) X(SparseEmbeddingJoin)                                 \
   X(AttentionForward) X(AttentionDelta) X(AttentionBackward) X(AttentionMerge)      \

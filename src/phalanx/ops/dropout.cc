@@ -12,6 +12,8 @@ OpCost cost(const DropoutBackward& op) {
   return {"dropout_backward", 0, bytes_of(op.dout), bytes_of(op.dx)};
 }
 
+OpCost cost(const Jitter& op) { return {"jitter", 0, bytes_of(op.x), bytes_of(op.y)}; }
+
 void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
   expect_shape("bias_dropout_residual", "out", op.out, op.x.shape);
   expect_shape("bias_dropout_residual", "residual", op.residual, op.x.shape, op.out.dtype);
@@ -31,6 +33,16 @@ void dropout_backward(Context& context, const DropoutBackward& op) {
   expect_stream("dropout_backward", "dout", op.dout, op.dx.dtype);
   expect_dense_rows("dropout_backward", op.dx, op.dout);
   expect_dropout("dropout_backward", op.dropout, op.rows, op.dout.shape[0], op.dout.shape[1]);
+  enqueue(context, op);
+}
+
+void jitter(Context& context, const Jitter& op) {
+  expect_full_precision("jitter", "x", op.x);
+  expect_shape("jitter", "y", op.y, op.x.shape, op.x.dtype);
+  expect_contiguous("jitter", op.x, op.y);
+  expect_rows("jitter", op.rows, op.x.shape[0], op.x.shape[1]);
+  expect_contiguous("jitter", op.rows.sample, op.rows.position);
+  PHALANX_CHECK(op.epsilon >= 0.0 && op.epsilon < 1.0, "jitter: epsilon {}", op.epsilon);
   enqueue(context, op);
 }
 

@@ -23,11 +23,13 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
       ranges_(parameters.states(), scalars),
       results_(results) {
   const StateLayout& layout = parameters.states();
-  PHALANX_CHECK((groups.data != nullptr) == layout.is_sharded(),
-                "a group of shards goes with a sharded store");
+  for (const ReductionDomain domain : kReductionDomains) {
+    PHALANX_CHECK((groups.data[domain] != nullptr) == layout.is_sharded(domain),
+                  "a group of shards goes with a sharded store");
+  }
   const ParamId parameters_of_model = layout.places().parameters;
-  PHALANX_CHECK(groups.model != nullptr || groups.is_stage_alone ||
-                    parameters_of_model == parameters.table().size(),
+  PHALANX_CHECK(groups.model.dense != nullptr || groups.model.expert != nullptr ||
+                    groups.is_stage_alone || parameters_of_model == parameters.table().size(),
                 "a part of a model without the other parts");
   const nn::ParamTable& table = parameters.table();
   const DType full = nn::full_precision(table[0].dtype);
@@ -36,6 +38,9 @@ Optimizer::Optimizer(const ParameterStore& parameters, const GradientStore& grad
   }
   block_sums_ = scalars.allocate(DType::kF64, {ranges_.blocks()});
   by_parameter_ = scalars.allocate(DType::kF64, {parameters_of_model});
+  if (groups.model.dense != groups.model.expert) {
+    of_experts_ = scalars.allocate(DType::kF64, {parameters_of_model});
+  }
   factor_ = scalars.allocate(full, {1});
   if (!results_.norm) {
     results_ = {.norm = scalars.allocate(full, {1}),
@@ -75,7 +80,7 @@ Tensor Optimizer::state(std::string_view name, const Segment& segment) const {
 }
 
 void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
-  if (groups_.data != nullptr) ops::fill(context, {.x = block_sums_, .value = 0.0});
+  if (states().is_sharded()) ops::fill(context, {.x = block_sums_, .value = 0.0});
   const bool of_weights = statistic == Statistic::kParameterSquares;
   std::vector<TileAccess> read;
   if (of_weights) {
@@ -96,22 +101,39 @@ void Optimizer::sum_by_block(Context& context, Statistic statistic) const {
     }
   });
   // A block is one rank's, the others add zeros: exact.
-  if (groups_.data != nullptr) {
-    groups_.data->all_reduce(context, block_sums_, Reduction::kSum).wait(context.queue);
+  for (const ReductionDomain domain : kReductionDomains) {
+    const FlatRange& blocks = ranges_.blocks(domain);
+    if (groups_.data[domain] == nullptr || blocks.count == 0) continue;
+    const Tensor sums = block_sums_.slice(0, blocks.begin, blocks.count);
+    groups_.data[domain]->all_reduce(context, sums, Reduction::kSum).wait(context.queue);
   }
 }
 
 void Optimizer::sum_by_parameter(Context& context, Statistic statistic) const {
   sum_by_block(context, statistic);
-  if (groups_.model != nullptr || groups_.is_stage_alone) {
-    ops::fill(context, {.x = by_parameter_, .value = 0.0});
+  if (!of_experts_) {
+    return sum_parts(context, by_parameter_, kReductionDomains, groups_.model.dense);
   }
-  ops::total_segments(context,
-                      {.totals = by_parameter_, .x = block_sums_, .table = ranges_.totals()});
-  // A parameter is one stage's, the others add zeros: exact.
-  if (groups_.model != nullptr) {
-    groups_.model->all_reduce(context, by_parameter_, Reduction::kSum).wait(context.queue);
+  constexpr std::array kDense = {ReductionDomain::kDense};
+  constexpr std::array kExpert = {ReductionDomain::kExpert};
+  sum_parts(context, by_parameter_, kDense, groups_.model.dense);
+  sum_parts(context, of_experts_, kExpert, groups_.model.expert);
+  // A parameter is in one of the two, and 0 in the other: exact.
+  ops::accumulate(context, {.destination = by_parameter_, .source = of_experts_});
+}
+
+void Optimizer::sum_parts(Context& context, const Tensor& totals,
+                          std::span<const ReductionDomain> domains, Communicator* group) const {
+  if (group != nullptr || groups_.is_stage_alone || of_experts_) {
+    ops::fill(context, {.x = totals, .value = 0.0});
   }
+  for (const ReductionDomain domain : domains) {
+    if (ranges_.blocks(domain).count == 0) continue;
+    ops::total_segments(context,
+                        {.totals = totals, .x = block_sums_, .table = ranges_.totals(domain)});
+  }
+  // A parameter is one stage's, and an expert one rank's; the others add zeros: exact.
+  if (group != nullptr) group->all_reduce(context, totals, Reduction::kSum).wait(context.queue);
 }
 
 const Tensor& Optimizer::parameter_squares(Context& context) const {

@@ -29,13 +29,14 @@ struct OptimizerSettings {
   bool count_zeros = false;
 };
 
-// The ranks that have the other parts of the model; null if there are none.
+// The ranks that have the other parts of the model, by reduction domain; null if there are none.
 struct OptimizerGroups {
-  Communicator* data = nullptr;  // the shards of a distributed optimizer
-  // All ranks with a part of one copy of the model: tensor-parallel parts and pipeline stages, the
-  // tensor-parallel rank fastest.
-  Communicator* model = nullptr;
-  // Stages of the pipeline update at different times: `model` is the stage's tensor-parallel group,
+  PerDomain<Communicator*> data = {};  // the shards of a distributed optimizer
+  // All ranks with a part of one copy of the domain's parameters. Dense: tensor-parallel parts and
+  // pipeline stages, the tensor-parallel rank fastest. Experts: expert-tensor parts, experts and
+  // stages.
+  PerDomain<Communicator*> model = {};
+  // Stages of the pipeline update at different times: the groups of `model` are within the stage,
   // and norm and zeros are those of the stage.
   bool is_stage_alone = false;
 };
@@ -103,6 +104,9 @@ class Optimizer {
   void upload_numbers(Context& context, const StepInputs& inputs) const;
   // The statistic of every parameter of the whole model, in by_parameter_.
   void sum_by_parameter(Context& context, Statistic statistic) const;
+  // The totals of this rank's blocks in `totals`, summed over a group of ranks with other parts.
+  void sum_parts(Context& context, const Tensor& totals, std::span<const ReductionDomain> domains,
+                 Communicator* group) const;
   // The statistic of the blocks of this rank's parameters, in block_sums_.
   void sum_by_block(Context& context, Statistic statistic) const;
   std::vector<TileAccess> accesses() const;
@@ -129,6 +133,7 @@ class Optimizer {
   UpdateRanges ranges_;
   std::vector<StateColumn> states_;  // in the order of state_names()
   Tensor block_sums_, by_parameter_, factor_;
+  Tensor of_experts_;  // as by_parameter_, where experts have another group of `model`
   OptimizerResults results_;
   // What changes from step to step, [kNumbers] f64, and its parts: the rule's numbers, the expected
   // tokens, and lr and decay by SettingGroup.

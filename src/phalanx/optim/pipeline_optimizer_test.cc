@@ -96,12 +96,12 @@ Outcome outcome_of(const Grid& grid) {
     const int stage_rank = world.rank() / (grid.tensor * grid.data);
     const StagePart part = stage_part(grid.cut, stage_rank, tensor);
     OptimizerRank rank(part.table, places_of(part, grid.cut, stage_rank, tensor),
-                       {.rank = data->rank(),
-                        .ranks = grid.data,
-                        .bucket_size = grid.bucket_size,
-                        .first_tensor_rank = tensor.rank == 0},
-                       {.data = grid.data > 1 ? data.get() : nullptr,
-                        .model = model->size() > 1 ? model.get() : nullptr},
+                       {.domains = {{.rank = data->rank(),
+                                     .ranks = grid.data,
+                                     .first_tensor_rank = tensor.rank == 0}},
+                        .bucket_size = grid.bucket_size},
+                       {.data = {grid.data > 1 ? data.get() : nullptr},
+                        .model = {model->size() > 1 ? model.get() : nullptr}},
                        make_ref_backend());
     const std::vector<ParamId>& global = rank.stores.parameters.states().places().global;
     Outcome& mine = scalars[static_cast<std::size_t>(world.rank())];

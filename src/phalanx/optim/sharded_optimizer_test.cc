@@ -79,12 +79,13 @@ Outcome outcome_of(const Run& run) {
   run_local_ranks(run.ranks, {}, [&](Communicator& world) {
     const auto r = static_cast<std::size_t>(world.rank());
     Communicator* group = run.ranks > 1 ? &world : nullptr;
-    OptimizerRank rank(table,
-                       {.rank = world.rank(), .ranks = run.ranks, .bucket_size = run.bucket_size},
-                       {.data = group}, run.backend(), run.settings);
+    OptimizerRank rank(
+        table,
+        {.domains = {{.rank = world.rank(), .ranks = run.ranks}}, .bucket_size = run.bucket_size},
+        {.data = {group}}, run.backend(), run.settings);
     rank.decoupled_lr = run.decoupled_lr;
     DataParallel data_parallel(rank.stores.parameters, rank.stores.gradients, {1, 1, 1, 1, 1},
-                               {.data = group}, {}, {}, rank.stores.memory);
+                               {.data = {group}}, {}, {}, rank.stores.memory);
     data_parallel.begin(rank.stores.context, 0);
     for (int step = 1; step <= kSteps; ++step) {
       set_step_gradients(rank.stores, step);
@@ -172,8 +173,8 @@ TEST(ShardedOptimizer, IsTheWholeOneBitForBitOnTheCpu) {
 TEST(ShardedOptimizer, ClipsByTheNormOfAllShards) {
   run_local_ranks(3, {}, [](Communicator& world) {
     OptimizerRank rank(uneven_table(DType::kF64),
-                       {.rank = world.rank(), .ranks = 3, .bucket_size = 1}, {.data = &world},
-                       make_ref_backend());
+                       {.domains = {{.rank = world.rank(), .ranks = 3}}, .bucket_size = 1},
+                       {.data = {&world}}, make_ref_backend());
     set_step_gradients(rank.stores, 2);
     double squares = 0.0, zeros = 0.0;
     for (ParamId id = 0; id < rank.stores.table.size(); ++id) {
@@ -226,8 +227,9 @@ TEST(TensorParallelOptimizer, CountsEveryParameterOnce) {
     run_local_ranks(2, {}, [&](Communicator& world) {
       OptimizerSettings settings = kSettings;
       settings.clip_grad = clip;
-      OptimizerRank rank(cut_table(world.rank()), {.first_tensor_rank = world.rank() == 0},
-                         {.model = &world}, make_ref_backend(), settings);
+      OptimizerRank rank(cut_table(world.rank()),
+                         {.domains = {{.first_tensor_rank = world.rank() == 0}}},
+                         {.model = {&world}}, make_ref_backend(), settings);
       set_cut_gradients(rank.stores, world.rank());
       rank.step(1);
       EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -248,9 +250,10 @@ TEST(TensorParallelOptimizer, WithShards) {
   run_local_ranks(4, {}, [&](Communicator& world) {
     const auto tensor = world.split(std::vector<std::vector<int>>{{0, 1}, {2, 3}}, "tp");
     const auto data = world.split(std::vector<std::vector<int>>{{0, 2}, {1, 3}}, "dp");
-    OptimizerRank rank(cut_table(tensor->rank()),
-                       {.rank = data->rank(), .ranks = 2, .first_tensor_rank = tensor->rank() == 0},
-                       {.data = data.get(), .model = tensor.get()}, make_ref_backend());
+    OptimizerRank rank(
+        cut_table(tensor->rank()),
+        {.domains = {{.rank = data->rank(), .ranks = 2, .first_tensor_rank = tensor->rank() == 0}}},
+        {.data = {data.get()}, .model = {tensor.get()}}, make_ref_backend());
     set_cut_gradients(rank.stores, tensor->rank());
     rank.step(1);
     EXPECT_NEAR(values_of(rank.optimizer.norm())[0], kCutNorm, 1e-15);
@@ -301,11 +304,12 @@ TEST(OptimizerOverflow, OnOneRankSkipsOnAll) {
   for (const double bad : {nan, infinity, -infinity}) {
     for (const int rank : {0, 1}) {
       run_local_ranks(2, {}, [&](Communicator& world) {
-        expect_all_skip({.data = &world}, uneven_table(DType::kBF16),
-                        {.rank = world.rank(), .ranks = 2}, world.rank() == rank, bad,
-                        rank == 0 ? 3 : 0);
-        expect_all_skip({.model = &world}, cut_table(world.rank()),
-                        {.first_tensor_rank = world.rank() == 0}, world.rank() == rank, bad, 0);
+        expect_all_skip({.data = {&world}}, uneven_table(DType::kBF16),
+                        {.domains = {{.rank = world.rank(), .ranks = 2}}}, world.rank() == rank,
+                        bad, rank == 0 ? 3 : 0);
+        expect_all_skip({.model = {&world}}, cut_table(world.rank()),
+                        {.domains = {{.first_tensor_rank = world.rank() == 0}}},
+                        world.rank() == rank, bad, 0);
       });
     }
   }

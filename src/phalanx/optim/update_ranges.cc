@@ -39,19 +39,29 @@ UpdateRanges::UpdateRanges(const StateLayout& states, Arena& arena) : states_(&s
   totals_device_ = reserve(totals_, parameters);
 }
 
-// Every parameter's place among blocks(); parameters that another stage sums have none.
+// Every parameter's place among blocks(), domain by domain; parameters that another stage sums have
+// none.
 void UpdateRanges::add_parameters(std::vector<std::int64_t>& first_blocks) {
-  for (ParamId id = 0; id < states_->table().size(); ++id) {
-    first_blocks.push_back(blocks_);
-    if (!states_->table().trains(id)) continue;
-    const auto i = static_cast<std::size_t>(id);
-    const std::int64_t lead = states_->flat().offsets[i] % ops::kSumBlock;
-    const std::int64_t count =
-        states_->is_summed_by_stage(id) ? ops::sum_blocks(lead, states_->summed_elements(id)) : 0;
-    if (states_->counts(id) && count > 0) {
-      totals_.push_back({.begin = blocks_, .count = count, .group = states_->places().global[i]});
+  first_blocks.resize(states_->table().specs().size());
+  std::int64_t blocks = 0;
+  for (const ReductionDomain domain : kReductionDomains) {
+    blocks_[domain].begin = blocks;
+    domain_totals_[domain].begin = std::ssize(totals_);
+    for (ParamId id = 0; id < states_->table().size(); ++id) {
+      const auto i = static_cast<std::size_t>(id);
+      if (states_->table()[id].domain != domain) continue;
+      first_blocks[i] = blocks;
+      if (!states_->table().trains(id)) continue;
+      const std::int64_t lead = states_->flat().offsets[i] % ops::kSumBlock;
+      const std::int64_t count =
+          states_->is_summed_by_stage(id) ? ops::sum_blocks(lead, states_->summed_elements(id)) : 0;
+      if (states_->counts(id) && count > 0) {
+        totals_.push_back({.begin = blocks, .count = count, .group = states_->places().global[i]});
+      }
+      blocks += count;
     }
-    blocks_ += count;
+    blocks_[domain].count = blocks - blocks_[domain].begin;
+    domain_totals_[domain].count = std::ssize(totals_) - domain_totals_[domain].begin;
   }
 }
 
@@ -109,6 +119,10 @@ void UpdateRanges::upload(Context& context) const {
 
 ops::SegmentTable UpdateRanges::updates(const UpdateRange& range) const {
   return rows_of(updates_, updates_device_, range.updated);
+}
+
+ops::SegmentTable UpdateRanges::totals(ReductionDomain domain) const {
+  return rows_of(totals_, totals_device_, domain_totals_[domain]);
 }
 
 ops::SegmentTable UpdateRanges::sums(const UpdateRange& range) const {

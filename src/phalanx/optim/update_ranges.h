@@ -45,9 +45,11 @@ class UpdateRanges {
   // What counts in norms; a group is the place of the first block's sum among blocks().
   ops::SegmentTable sums(const UpdateRange& range) const;
   // From blocks() sums to those of parameters, by their number in the whole model: of the
-  // parameters that this rank counts.
-  ops::SegmentTable totals() const { return {totals_, totals_device_}; }
-  std::int64_t blocks() const { return blocks_; }
+  // parameters of a domain that this rank counts.
+  ops::SegmentTable totals(ReductionDomain domain) const;
+  std::int64_t blocks() const { return blocks_.expert.end(); }
+  // Those of the parameters of a domain.
+  const FlatRange& blocks(ReductionDomain domain) const { return blocks_[domain]; }
 
  private:
   void add_parameters(std::vector<std::int64_t>& first_blocks);
@@ -56,7 +58,8 @@ class UpdateRanges {
 
   const StateLayout* states_;
   std::vector<UpdateRange> tiles_, joined_;
-  std::int64_t blocks_ = 0;
+  PerDomain<FlatRange> blocks_;
+  PerDomain<FlatRange> domain_totals_;  // rows of the table of totals
   std::vector<ops::Segment> updates_, sums_, totals_;
   Tensor updates_device_, sums_device_, totals_device_;
 };

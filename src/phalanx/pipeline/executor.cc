@@ -260,6 +260,7 @@ void Executor::execute_pass(std::size_t index, Run& run) {
                 .shapes = run.settings.shapes,
                 .region = run.settings.region,
                 .context = run.settings.context,
+                .expert_region = run.settings.experts,
                 .training = run.settings.training,
                 .loss_settings = run.settings.loss,
                 .losses = run.services.losses(action.microbatch),

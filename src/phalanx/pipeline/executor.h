@@ -75,6 +75,7 @@ struct StepSettings {
   nn::BatchShapes shapes;
   TensorRegion region;
   ContextRegion context = {};
+  ExpertRegion experts = {};
   bool training = true;
   nn::LossSettings loss;
   Tensors constants = {};

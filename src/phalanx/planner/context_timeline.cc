@@ -199,12 +199,12 @@ ContextTimeline context_timeline(const RunPlan& plan) {
   const auto backend = plan.kernels.make_planning_backend(config.layout.threads_per_rank);
   ContextTimeline timeline;
   Owners owners;
-  const RankGroups groups = plan.grid.groups("cp");
+  const RankGroups groups = plan.grids.dense.groups("cp");
   for (const int number : groups.front()) {
     Recorder recorder;
     ExchangeLog log(recorder);
-    const auto world = make_noting_world(number, plan.grid.world_size(), log);
-    const RankCommunicators ranks(plan.grid, *world);
+    const auto world = make_noting_world(number, plan.grids.dense.world_size(), log);
+    const RankCommunicators ranks(plan.grids, *world);
     RankArenas arenas = RankArenas::planning();
     Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
     LayerListener listener(recorder, log);

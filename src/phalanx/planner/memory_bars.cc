@@ -224,7 +224,7 @@ std::vector<MemoryBar> memory_bars(const RunPlan& plan, const std::string& name)
       known->second.insert(known->second.end(), group.ranks.begin(), group.ranks.end());
     }
   }
-  const int world = plan.grid.world_size();
+  const int world = plan.grids.dense.world_size();
   std::vector<MemoryBar> bars;
   for (const auto& [memory, ranks] : alike) {
     const std::string each = world == 1 ? "1 rank" : fmt::format("each of {} ranks", world);

@@ -14,6 +14,7 @@
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
@@ -83,11 +84,22 @@ Json bytes_json(const MemoryPlan& memory) {
   return json;
 }
 
+// {"tp", "cp", "dp", "pp"}, and where experts have a grid of their own "ep", "etp" and "edp".
+Json coordinates_json(const RunPlan& plan, int rank) {
+  const GridCoordinates at = plan.grids.dense.coordinates(rank);
+  Json json = {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}};
+  if (!plan.grids.expert) return json;
+  const GridCoordinates of_experts = plan.grids.expert_coordinates(rank);
+  json["ep"] = of_experts.expert;
+  json["etp"] = of_experts.tensor;
+  json["edp"] = of_experts.data;
+  return json;
+}
+
 Json rank_json(const RunPlan& plan, const MemoryPlan& memory, int rank) {
-  const GridCoordinates at = plan.grid.coordinates(rank);
+  const GridCoordinates at = plan.grids.dense.coordinates(rank);
   return {{"rank", rank},
-          {"coordinates",
-           {{"tp", at.tensor}, {"cp", at.context}, {"dp", at.data}, {"pp", at.pipeline}}},
+          {"coordinates", coordinates_json(plan, rank)},
           {"parameters", memory.model_parameters},
           {"bytes", bytes_json(memory)},
           {"microbatches_in_flight", memory.microbatches_in_flight},
@@ -112,7 +124,7 @@ Json batch_sizes_json(const TrainConfig& config) {
 std::string disk_text(const RunPlan& plan) {
   const LayoutConfig& layout = plan.config.layout;
   std::string text = to_text(*plan.disk, layout);
-  if (plan.grid.world_size() == 1) return text;
+  if (plan.grids.dense.world_size() == 1) return text;
   return fmt::format("of all ranks of a host ({}) {}", ranks_on_machine(layout), text);
 }
 
@@ -150,7 +162,7 @@ Json flops_json(const RunPlan& plan) {
 // Ranks come to hosts in their order.
 std::optional<DiskStep> disk_of(const RunPlan& plan) {
   const LayoutConfig& layout = plan.config.layout;
-  std::vector<DiskTraffic> traffic(static_cast<std::size_t>(plan.grid.world_size()));
+  std::vector<DiskTraffic> traffic(static_cast<std::size_t>(plan.grids.dense.world_size()));
   for (const RankPlan& group : plan.groups) {
     const DiskTraffic of_rank = disk_traffic(group.memory.transfers);
     for (const int rank : group.ranks) traffic[static_cast<std::size_t>(rank)] = of_rank;
@@ -200,7 +212,8 @@ std::string device_text(const RunPlan& plan) {
       "an estimated {}: {}\n",
       device.title, device.major, device.minor, format_bytes(device.memory_bytes),
       largest.ranks.front(), format_bytes(needed),
-      plan.grid.world_size() == 1 ? "" : ", no other more", format_bytes(kDriverBytesOfDevice),
+      plan.grids.dense.world_size() == 1 ? "" : ", no other more",
+      format_bytes(kDriverBytesOfDevice),
       left >= 0 ? fmt::format("it fits, with {} for other programs", format_bytes(left))
                 : fmt::format("it does not fit, {} are missing", format_bytes(-left)));
 }
@@ -235,7 +248,12 @@ Json model_json(const RunPlan& plan) {
                {"sequence_length", c.data.seq_length},
                {"dtype", name_of(plan.model->transformer().dtype)},
                {"losses", loss_names(plan)}};
-  if (c.experts.num_experts > 0) json["active_parameters"] = plan.model->active_parameters();
+  if (c.experts.num_experts > 0) {
+    const nn::RowSizes rows = expert_rows(c);
+    json["active_parameters"] = plan.model->active_parameters();
+    json["expert_rows"] = {
+        {"balanced", rows.balanced}, {"planned", rows.round}, {"most", rows.most}};
+  }
   if (plan.trained_parameters != plan.model_parameters) {
     json["trained_parameters"] = plan.trained_parameters;
   }
@@ -263,14 +281,24 @@ std::string model_text(const RunPlan& plan) {
   return text;
 }
 
+// Nothing where experts lie on ranks as other layers do.
+std::string expert_text(const ParallelGrids& grids) {
+  if (!grids.expert) return "";
+  const GridSizes& sizes = grids.expert->sizes();
+  return fmt::format("; experts: expert parallel {}, expert tensor parallel {}, data parallel {}",
+                     sizes.expert, sizes.tensor, sizes.data);
+}
+
 // The first rank of every stage.
 std::string stage_table(const RunPlan& plan) {
   std::string text =
       fmt::format("{:>8} {:>6} {:>16} {:>12} {:>12} {:>12}  {:<22}  {}\n", "pipeline", "rank",
                   "parameters", "saved", "workspace", "total", "microbatches in flight", "has");
+  int stages = 0;
   for (const RankPlan& group : plan.groups) {
-    const GridCoordinates at = plan.grid.coordinates(group.ranks.front());
-    if (at.tensor > 0) continue;
+    const GridCoordinates at = plan.grids.dense.coordinates(group.ranks.front());
+    if (at.pipeline < stages) continue;
+    ++stages;
     const MemoryPlan& memory = group.memory;
     std::vector<std::string> parts;
     for (const StageRange& range : stages_of(plan, at.pipeline)) {
@@ -290,7 +318,7 @@ std::string stage_table(const RunPlan& plan) {
 RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const DeviceChoice& kernels) {
   const StepPrograms programs = step_programs(config);
   RunPlan plan{.config = config,
-               .grid = rank_grid(config.layout),
+               .grids = parallel_grids(config.layout),
                .placement = programs.placement(),
                .stages = model_stages(config, programs.placement()),
                .model = make_model(config, vocabulary),
@@ -310,7 +338,7 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
 
 std::string to_json(const RunPlan& plan, ListedRanks listed) {
   std::map<int, Json> ranks;
-  const bool all = listed == ListedRanks::kAll || plan.grid.world_size() <= kReadableRanks;
+  const bool all = listed == ListedRanks::kAll || plan.grids.dense.world_size() <= kReadableRanks;
   for (const RankPlan& group : plan.groups) {
     if (all) {
       for (const int rank : group.ranks) ranks[rank] = rank_json(plan, group.memory, rank);
@@ -349,6 +377,14 @@ std::string to_text(const RunPlan& plan) {
                                                format_count(plan.model->active_parameters()));
   text += fmt::format("{} parameters{}{}; {:.4g} floating-point operations a step\n",
                       format_count(plan.model_parameters), active, trained, flops_per_step(plan));
+  if (c.experts.num_experts > 0) {
+    const nn::RowSizes rows = expert_rows(c);
+    text += fmt::format(
+        "experts of a layer compute on each rank {} rows of a microbatch if all have equally many, "
+        "at most {}; memory is for {}{}\n",
+        rows.balanced, rows.most, rows.round,
+        rows.most_rounds() > 1 ? fmt::format(" (up to {} rounds)", rows.most_rounds()) : "");
+  }
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {}\n",
@@ -363,11 +399,12 @@ std::string to_text(const RunPlan& plan) {
                         batches.at(0), batches.pieces().size() - 1,
                         format_count(batches.pieces().back().from));
   }
-  if (plan.grid.world_size() > 1) {
-    text += fmt::format("{} ranks: tensor parallel {}{}, {}{}data parallel {}\n",
-                        plan.grid.world_size(), c.layout.tensor_model_parallel_size,
+  if (plan.grids.dense.world_size() > 1) {
+    text += fmt::format("{} ranks: tensor parallel {}{}, {}{}data parallel {}{}\n",
+                        plan.grids.dense.world_size(), c.layout.tensor_model_parallel_size,
                         c.layout.sequence_parallel ? " with sequence parallelism" : "",
-                        context_text(c.layout), pipeline_text(c), data_parallel_size(c.layout));
+                        context_text(c.layout), pipeline_text(c), data_parallel_size(c.layout),
+                        expert_text(plan.grids));
   }
   // Tensor-parallel ranks differ in a few parameters at most: the first one is shown.
   const MemoryPlan& memory = plan.groups.front().memory;

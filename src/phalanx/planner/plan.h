@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/mesh/parallel_grids.h"
 #include "phalanx/model/model.h"
 #include "phalanx/pipeline/placement.h"
 #include "phalanx/planner/save_plan.h"
@@ -19,14 +19,14 @@ namespace phalanx {
 
 struct RunPlan {
   TrainConfig config;  // resolved
-  RankGrid grid;
+  ParallelGrids grids;
   Placement placement;             // of the pipeline's stages
   std::vector<StageRange> stages;  // the layers of each stage
   std::shared_ptr<const Model> model;
   DeviceChoice kernels;
   std::int64_t model_parameters = 0;    // global, without vocabulary padding
   std::int64_t trained_parameters = 0;  // of these
-  std::vector<RankPlan> groups;         // data-parallel ranks are in one group
+  std::vector<RankPlan> groups;         // ranks with the same parameters are in one group
   std::optional<DiskStep> disk;         // if states lie in files
   SavePlan save = {};                   // of a checkpoint
 };
@@ -39,11 +39,12 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
 enum class ListedRanks { kAsManyAsReadable, kAll };
 
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; with
-// --trainable or --freeze also "trained_parameters", with experts "active_parameters"; of an encoder and a decoder also
-// "decoder_layers" and "decoder_sequence_length"), "flops_per_step", "batch_sizes": [{"samples",
-// "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes" and, with --disk-bandwidth,
-// "seconds" of a step on the busiest host), "save" ("bytes" of a checkpoint, "largest_part" of a
-// rank, "host_bytes" of the busiest host and, with
+// --trainable or --freeze also "trained_parameters", with experts "active_parameters" and
+// "expert_rows" ("balanced", "planned", "most": of a rank, a layer and a microbatch); of an
+// encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
+// "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
+// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "save" ("bytes" of a
+// checkpoint, "largest_part" of a rank, "host_bytes" of the busiest host and, with
 // --disk-bandwidth, its "seconds"), "cpu_target", "ranks":
 // [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
 // "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers", "largest_program":

@@ -433,8 +433,8 @@ class CountedModel final : public Model {
  public:
   CountedModel(std::shared_ptr<const Model> model, std::atomic<int>& built)
       : model_(std::move(model)), built_(built) {}
-  std::unique_ptr<const Model> placed(int tensor_rank) const override {
-    return std::make_unique<CountedModel>(model_->placed(tensor_rank), built_);
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override {
+    return std::make_unique<CountedModel>(model_->placed(place), built_);
   }
   const nn::TransformerConfig& transformer() const override { return model_->transformer(); }
   VocabularySize vocabulary() const override { return model_->vocabulary(); }

@@ -238,8 +238,8 @@ StepTimeline step_timeline(const RunPlan& plan) {
         "{}: phalanx schedule --svg draws a pipeline",
         config.layout.pipeline_model_parallel_size);
   }
-  const auto world = make_meta_world(0, plan.grid.world_size());
-  const RankCommunicators ranks(plan.grid, *world);
+  const auto world = make_meta_world(0, plan.grids.dense.world_size());
+  const RankCommunicators ranks(plan.grids, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend = plan.kernels.make_planning_backend(config.layout.threads_per_rank);
   const StepPrograms programs = step_programs(config);

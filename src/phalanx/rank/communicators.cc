@@ -33,12 +33,14 @@ void sum_over(Context& context, Communicator* group, const Tensor& tensor) {
   if (group != nullptr) group->all_reduce(context, tensor, Reduction::kSum).wait(context.queue);
 }
 
-RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyone,
+RankCommunicators::RankCommunicators(const ParallelGrids& grids, Communicator& everyone,
                                      StepTimers* timers, Communicator* hosts)
-    : coordinates(grid.coordinates(everyone.rank())),
+    : coordinates(grids.dense.coordinates(everyone.rank())),
+      expert_coordinates(grids.expert_coordinates(everyone.rank())),
       world(&everyone),
       control(hosts != nullptr ? hosts : &everyone),
-      grid_(grid) {
+      grids_(grids) {
+  const RankGrid& grid = grids.dense;
   if (timers != nullptr) {
     timed_world_ = timed(everyone, *timers);
     world = timed_world_.get();
@@ -62,6 +64,41 @@ RankCommunicators::RankCommunicators(const RankGrid& grid, Communicator& everyon
     pipeline = split(grid.groups("pp"), "pp");
     model_ = split(grid.groups("tp-pp"), "mp");
   }
+  if (!grids.expert) return;
+  const GridSizes& of_experts = grids.expert->sizes();
+  if (of_experts.expert > 1) experts_.experts = split(grids.expert->groups("ep"), "ep");
+  if (of_experts.tensor > 1) experts_.tensor = split(grids.expert->groups("tp"), "etp");
+  if (of_experts.expert * of_experts.tensor > 1) {
+    experts_.all = split(grids.expert->groups("tp-ep"), "tp-ep");
+  }
+  if (of_experts.data > 1) experts_.data = split(grids.expert->groups("dp"), "edp");
+  if (of_experts.pipeline > 1) experts_.model = split(grids.expert->groups("tp-ep-pp"), "tp-ep-pp");
+}
+
+PerDomain<Communicator*> RankCommunicators::data_of_domains() const {
+  return {.dense = data.get(), .expert = grids_.expert ? experts_.data.get() : data.get()};
+}
+
+PerDomain<Communicator*> RankCommunicators::stage_of_domains() const {
+  return {.dense = tensor.get(), .expert = grids_.expert ? experts_.all.get() : tensor.get()};
+}
+
+PerDomain<Communicator*> RankCommunicators::model_of_domains() const {
+  if (!pipeline) return stage_of_domains();
+  return {.dense = model(), .expert = grids_.expert ? experts_.model.get() : model()};
+}
+
+ExpertParallel RankCommunicators::expert_parallel() const {
+  const GridSizes sizes = grids_.expert_sizes();
+  return {.rank = expert_coordinates.expert,
+          .size = sizes.expert,
+          .tensor_rank = expert_coordinates.tensor,
+          .tensor_size = sizes.tensor};
+}
+
+ExpertRegion RankCommunicators::expert_region() const {
+  if (!grids_.expert) return {expert_parallel(), nullptr, tensor.get(), tensor.get()};
+  return {expert_parallel(), experts_.experts.get(), experts_.tensor.get(), experts_.all.get()};
 }
 
 std::unique_ptr<Communicator> RankCommunicators::split(const RankGroups& groups,
@@ -90,7 +127,7 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
     const std::vector<int>& pipeline_ranks, const std::string& name) const {
   if (pipeline_ranks.size() < 2) return nullptr;
   RankGroups groups;
-  for (const std::vector<int>& members : grid_.groups("pp")) {
+  for (const std::vector<int>& members : grids_.dense.groups("pp")) {
     std::vector<int>& group = groups.emplace_back();
     for (const int rank : pipeline_ranks) group.push_back(members[static_cast<std::size_t>(rank)]);
   }
@@ -98,9 +135,9 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
 }
 
 RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
-  const GridSizes& sizes = grid_.sizes();
+  const GridSizes& sizes = grids_.dense.sizes();
   const auto [shards, replicas] =
-      two_levels(grid_.groups("dp-cp"), sizes.data * sizes.context, instances);
+      two_levels(grids_.dense.groups("dp-cp"), sizes.data * sizes.context, instances);
   Sharding groups;
   if (shards.front().size() > 1) groups.shards = split(shards, "dp-shard");
   if (replicas.front().size() > 1) groups.replicas = split(replicas, "dp-replica");
@@ -108,8 +145,8 @@ RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
 }
 
 RankCommunicators::ContextLevels RankCommunicators::context_levels(int inner) const {
-  const int size = grid_.sizes().context;
-  const auto [heads, rings] = two_levels(grid_.groups("cp"), size, size / inner);
+  const int size = grids_.dense.sizes().context;
+  const auto [heads, rings] = two_levels(grids_.dense.groups("cp"), size, size / inner);
   ContextLevels levels;
   if (heads.front().size() > 1) levels.heads = split(heads, "cp-heads");
   if (rings.front().size() > 1) levels.ring = split(rings, "cp-ring");
@@ -120,7 +157,7 @@ std::unique_ptr<Communicator> RankCommunicators::tensor_neighbours(int count,
                                                                    const std::string& name) const {
   if (count < 2) return nullptr;
   RankGroups groups;
-  for (const std::vector<int>& members : grid_.groups("tp")) {
+  for (const std::vector<int>& members : grids_.dense.groups("tp")) {
     PHALANX_CHECK(std::ssize(members) % count == 0, "{} ranks in groups of {}", members.size(),
                   count);
     for (auto first = members.begin(); first != members.end(); first += count) {

@@ -9,8 +9,10 @@
 
 #include "phalanx/base/step_timers.h"
 #include "phalanx/comm/communicator.h"
-#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/mesh/parallel_grids.h"
+#include "phalanx/mesh/param_spec.h"
 #include "phalanx/regions/context_region.h"
+#include "phalanx/regions/expert_region.h"
 
 namespace phalanx {
 
@@ -18,7 +20,8 @@ namespace phalanx {
 void sum_over(Context& context, Communicator* group, const Tensor& tensor);
 
 struct RankCommunicators {
-  GridCoordinates coordinates;  // of this rank
+  GridCoordinates coordinates;         // of this rank
+  GridCoordinates expert_coordinates;  // its place in the grid of experts
   // Carry tensors of the rank's backend.
   Communicator* world;
   // Null where the group has one rank. `data` is the ranks that have other rows for the same
@@ -33,6 +36,16 @@ struct RankCommunicators {
   // where that is one rank.
   Communicator* model() const { return model_ ? model_.get() : tensor.get(); }
 
+  // The same by reduction domain; the groups of kExpert are those of the grid of experts. The ranks
+  // that have the same part of the domain's parameters,
+  PerDomain<Communicator*> data_of_domains() const;
+  // and those that have the parts of one copy, of all stages or of this rank's.
+  PerDomain<Communicator*> model_of_domains() const;
+  PerDomain<Communicator*> stage_of_domains() const;
+  // This rank's experts as layers see them, and the groups along which their tokens travel.
+  ExpertParallel expert_parallel() const;
+  ExpertRegion expert_region() const;
+
   // All ranks, for what their hosts tell each other: numbers and texts in host memory. Barriers,
   // and who is busy, go here, too. It is the world where that carries host memory.
   Communicator* control;
@@ -40,10 +53,10 @@ struct RankCommunicators {
   // null for null.
   Communicator* on_host(Communicator* group) const;
 
-  // Splits the world by the grid; every rank at the same time. `timers`, where given, count all
+  // Splits the world by the grids; every rank at the same time. `timers`, where given, count all
   // waits. `control`: the same ranks on a transport for host memory, where the world carries
   // memory of devices.
-  RankCommunicators(const RankGrid& grid, Communicator& world, StepTimers* timers = nullptr,
+  RankCommunicators(const ParallelGrids& grids, Communicator& world, StepTimers* timers = nullptr,
                     Communicator* control = nullptr);
 
   // A group of these ranks of each pipeline, in this order; null where this rank is not in it, or
@@ -75,12 +88,18 @@ struct RankCommunicators {
   // Of the world, and of the control's ranks where these are others.
   std::unique_ptr<Communicator> split(const RankGroups& groups, const std::string& name) const;
 
-  RankGrid grid_;  // groups are computed when they are made: a large world has thousands
+  ParallelGrids grids_;  // groups are computed when they are made: a large world has thousands
   std::unique_ptr<Communicator> timed_world_, timed_control_;
   // By group, where the control is not the world. Groups are made by const functions.
   using Twins = std::map<const Communicator*, std::unique_ptr<Communicator>>;
   std::unique_ptr<Twins> twins_ = std::make_unique<Twins>();
   std::unique_ptr<Communicator> model_;  // where there is a pipeline
+  // Of the grid of experts, where there is one; null where the group has one rank. `all` is both
+  // axes of a stage, `model` of all stages.
+  struct Experts {
+    std::unique_ptr<Communicator> experts, tensor, all, data, model;
+  };
+  Experts experts_;
 };
 
 }  // namespace phalanx

@@ -29,7 +29,7 @@ int members_of(Communicator& world, Communicator* group) {
 TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
   run_local_ranks(8, {}, [](Communicator& world) {
     const RankGrid grid({.tensor = 2, .data = 4});
-    const RankCommunicators ranks(grid, world);
+    const RankCommunicators ranks({.dense = grid}, world);
     const int odd = world.rank() % 2;
     const auto one = ranks.sharding(1);
     EXPECT_EQ(members_of(world, one.shards.get()), 0b01010101 << odd);
@@ -54,7 +54,7 @@ TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
 TEST(RankCommunicators, AThousandRanksSplitAndMeet) {
   const RankGrid grid({.tensor = 8, .data = 16, .pipeline = 8});
   run_local_ranks(grid.world_size(), {}, [&](Communicator& world) {
-    const RankCommunicators ranks(grid, world);
+    const RankCommunicators ranks({.dense = grid}, world);
     const auto backend = make_ref_backend();
     Arena memory("memory", 1 << 12);
     Arena workspace("workspace", 1 << 12);

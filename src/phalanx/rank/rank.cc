@@ -61,6 +61,10 @@ RankCommunicators::ContextLevels context_levels(const TrainConfig& config,
   return ranks.context_levels(context.inner);
 }
 
+ModelPlace place_of(const RankCommunicators& ranks) {
+  return {.tensor_rank = ranks.coordinates.tensor, .experts = ranks.expert_parallel()};
+}
+
 // Of this rank's rows.
 nn::RowPatterns row_patterns(const Model& model, const BatchSchema& schema) {
   nn::RowPatterns patterns = model.row_patterns();
@@ -80,14 +84,14 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
            const RankCommunicators& ranks, Backend& backend, RankArenas& arenas, Shared* shared)
     : config_(config),
       ranks_(ranks),
-      region_(any_rank.placed(ranks.coordinates.tensor)->transformer().tensor, ranks.tensor.get()),
+      region_(any_rank.placed(place_of(ranks))->transformer().tensor, ranks.tensor.get()),
       context_levels_(context_levels(config, ranks)),
       context_{
           .backend = backend, .workspace = arenas["workspace"], .queue = {}, .recorder = nullptr},
       host_(has_own_host_memory(config, backend) ? std::make_unique<Host>(ranks.world->size())
                                                  : nullptr),
       arenas_(arenas),
-      family_model_(any_rank.placed(ranks.coordinates.tensor)),
+      family_model_(any_rank.placed(place_of(ranks))),
       schema_(context_schema(family_model_->batch_schema(),
                              static_cast<int>(config.layout.context_parallel_size))),
       shapes_(batch_shapes(schema_, config.layout.micro_batch_size,
@@ -95,8 +99,8 @@ Rank::Rank(const TrainConfig& config, const Model& any_rank, const StepPrograms&
       states_(config_, *family_model_, programs, ranks, tokens_per_step(programs, shapes_),
               context_, arenas, shared != nullptr ? &shared->models : nullptr),
       programs_(programs, states_, shapes_, ranks, shared != nullptr ? &shared->saved : nullptr),
-      losses_(config_, *family_model_, programs_, states_.numbers(),
-              arenas["workspace"], host_context().workspace),
+      losses_(config_, *family_model_, programs_, states_.numbers(), arenas["workspace"],
+              host_context().workspace),
       batches_(schema_, row_patterns(*family_model_, schema_), config.layout.micro_batch_size,
                programs_.batch_slots(), arenas["workspace"], ranks.coordinates.context) {
   if (is_asynchronous(config.layout)) {

@@ -125,6 +125,7 @@ class Rank final {
     return ContextRegion(ranks_.context.get(), context_levels_.heads.get(),
                          context_levels_.ring.get());
   }
+  ExpertRegion expert_region() const { return ranks_.expert_region(); }
   const LossMemory& losses() const { return losses_; }
   const BatchMemory& batches() const { return batches_; }
   // Null unless the schedule is asynchronous.

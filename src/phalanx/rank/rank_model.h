@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phalanx/data_parallel/model_places.h"
@@ -18,9 +19,10 @@ namespace phalanx {
 // Whether a parameter of this name is not trained; empty: all are.
 using IsFrozen = std::function<bool(const std::string& name)>;
 
-// The whole model as one table, its stages in order; all ranks of a pipeline have the same.
+// The whole model as one table, its stages in order, with all experts. The ranks of one place in
+// the tensor-parallel group and in the expert-tensor group have the same.
 struct WholeModel {
-  // `model` is the part of one place in the tensor-parallel group, cut into these stages.
+  // `model` is the part of such a place, cut into these stages.
   WholeModel(const Model& model, const Placement& placement, std::vector<StageRange> ranges,
              IsFrozen frozen = {});
   WholeModel(const WholeModel&) = delete;
@@ -35,8 +37,9 @@ struct WholeModel {
   int first_trained_stage = 0;  // stages in front of it have no backward passes
 };
 
-// Whole models by place in the tensor-parallel group. Each is made at its first use.
-using WholeModels = std::map<int, std::shared_ptr<const WholeModel>>;
+// Whole models by place in the tensor-parallel group and in the expert-tensor group. Each is made
+// at its first use.
+using WholeModels = std::map<std::pair<int, int>, std::shared_ptr<const WholeModel>>;
 
 struct RankModel {
   RankModel(const Model& model, const Placement& placement,

@@ -20,16 +20,21 @@ std::int64_t reduction_bucket_size(const LayoutConfig& layout) {
 }
 
 std::shared_ptr<const WholeModel> whole_model(const TrainConfig& config, const Model& model,
-                                              const Placement& placement, int tensor_rank,
-                                              WholeModels* known) {
+                                              const Placement& placement,
+                                              const RankCommunicators& ranks, WholeModels* known) {
+  const ExpertParallel experts = ranks.expert_parallel();
   const auto make = [&] {
+    const auto with_all_experts = model.placed(
+        {.tensor_rank = ranks.coordinates.tensor,
+         .experts = {.tensor_rank = experts.tensor_rank, .tensor_size = experts.tensor_size}});
     auto made = std::make_shared<const WholeModel>(
-        model, placement, model_stages(config, placement), frozen_parameters(config));
+        *with_all_experts, placement, model_stages(config, placement), frozen_parameters(config));
     check_trained_parameters(config.optimizer, made->table);
     return made;
   };
   if (known == nullptr) return make();
-  std::shared_ptr<const WholeModel>& whole = (*known)[tensor_rank];
+  std::shared_ptr<const WholeModel>& whole =
+      (*known)[{ranks.coordinates.tensor, experts.tensor_rank}];
   if (!whole) whole = make();
   return whole;
 }
@@ -42,10 +47,9 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                        RankArenas& arenas, WholeModels* whole_models)
     : config_(config),
       ranks_(ranks),
-      model_(
-          model, programs.placement(),
-          whole_model(config, model, programs.placement(), ranks.coordinates.tensor, whole_models),
-          ranks.coordinates.pipeline) {
+      model_(model, programs.placement(),
+             whole_model(config, model, programs.placement(), ranks, whole_models),
+             ranks.coordinates.pipeline) {
   for (const SharedParameter& parameter : model_.whole->shared) {
     shared_.push_back(ranks.pipeline_group(parameter.holders, parameter.shared_by));
   }
@@ -72,7 +76,7 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
       arenas["communication"], unit_orders());
   if (parameters_->states().cuts_weights()) {
     gathers_ = std::make_unique<WeightGathers>(
-        *parameters_, unit_orders(), shard_group(),
+        *parameters_, unit_orders(), shard_groups(),
         GatherOptions{.prefetch = static_cast<int>(layout.zero_prefetch_depth),
                       .reshard_after_forward = !layout.no_zero_reshard_after_forward});
   }
@@ -94,8 +98,8 @@ RankStates::RankStates(const TrainConfig& config, const Model& model, const Step
                                             arenas["workspace"]);
   optimizer_ = std::make_unique<Optimizer>(
       *parameters_, *gradients_, optimizer_settings(config.optimizer),
-      OptimizerGroups{.data = shard_group(),
-                      .model = is_stage_alone ? ranks.tensor.get() : ranks.model(),
+      OptimizerGroups{.data = shard_groups(),
+                      .model = is_stage_alone ? ranks.stage_of_domains() : ranks.model_of_domains(),
                       .is_stage_alone = is_stage_alone},
       arenas["optimizer"], arenas["workspace"], files, numbers_->of_optimizer());
   optimizer_->prepare(context);
@@ -168,36 +172,54 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
           .staging = staging_.get()};
 }
 
-Communicator* RankStates::shard_group() const {
-  if (!config_.layout.use_distributed_optimizer) return nullptr;
-  return config_.layout.num_distributed_optimizer_instances > 1 ? sharding_.shards.get()
-                                                                : ranks_.data.get();
+PerDomain<Communicator*> RankStates::shard_groups() const {
+  if (!config_.layout.use_distributed_optimizer) return {};
+  // Several copies of the states go with one grid for both domains.
+  if (config_.layout.num_distributed_optimizer_instances > 1) {
+    return {sharding_.shards.get(), sharding_.shards.get()};
+  }
+  return ranks_.data_of_domains();
 }
 
 ReductionGroups RankStates::reduction_groups() const {
-  Communicator* shards = shard_group();
-  ReductionGroups groups{.data = shards != nullptr ? shards : ranks_.data.get(),
-                         .replicas = shards != nullptr ? sharding_.replicas.get() : nullptr,
-                         .box_holders = box_holders_.get()};
+  const PerDomain<Communicator*> shards = shard_groups();
+  const PerDomain<Communicator*> all = ranks_.data_of_domains();
+  ReductionGroups groups{.box_holders = box_holders_.get()};
+  for (const ReductionDomain domain : kReductionDomains) {
+    const bool is_sharded = shards[domain] != nullptr;
+    groups.data[domain] = is_sharded ? shards[domain] : all[domain];
+    if (is_sharded) groups.replicas[domain] = sharding_.replicas.get();
+  }
   for (const auto& holders : shared_) groups.shared.push_back(holders.get());
   return groups;
 }
 
+PerDomain<DomainCut> RankStates::domain_cuts() const {
+  const PerDomain<Communicator*> shards = shard_groups();
+  const PerDomain<Communicator*> all = ranks_.data_of_domains();
+  PerDomain<DomainCut> cuts = {
+      .dense = {.first_tensor_rank = ranks_.coordinates.tensor == 0},
+      .expert = {.first_tensor_rank = ranks_.expert_coordinates.tensor == 0}};
+  for (const ReductionDomain domain : kReductionDomains) {
+    DomainCut& cut = cuts[domain];
+    if (all[domain] != nullptr) {
+      cut.replica = all[domain]->rank();
+      cut.replicas = all[domain]->size();
+    }
+    if (shards[domain] == nullptr) continue;
+    cut.rank = shards[domain]->rank();
+    cut.ranks = shards[domain]->size();
+    cut.replica /= cut.ranks;
+    cut.replicas /= cut.ranks;
+  }
+  return cuts;
+}
+
 StateCut RankStates::state_cut() const {
   const LayoutConfig& layout = config_.layout;
-  const Communicator* shards = shard_group();
-  StateCut cut{.bucket_size = reduction_bucket_size(layout),
-               .replica = ranks_.data_rank(),
-               .replicas = static_cast<int>(data_and_context_size(layout)),
-               .first_tensor_rank = ranks_.coordinates.tensor == 0};
-  if (shards != nullptr) {
-    cut.rank = shards->rank();
-    cut.ranks = shards->size();
-    cut.replica /= shards->size();
-    cut.replicas /= shards->size();
-  }
+  StateCut cut{.domains = domain_cuts(), .bucket_size = reduction_bucket_size(layout)};
   // Where every rank has its own copy nothing is shared, but a file may still hold the weights.
-  const bool is_alone = shards == nullptr && ranks_.data != nullptr;
+  const bool is_alone = shard_groups().dense == nullptr && ranks_.data != nullptr;
   cut.gradients = layout.zero_stage >= 2 && !layout.zero_accumulate_unsharded && !is_alone;
   cut.weights = layout.zero_stage == 3 && (!is_alone || !layout.offload_parameters_to.empty());
   if (!layout.offload_optimizer_to.empty()) cut.states_in_files = layout.offload_fraction;

@@ -74,9 +74,10 @@ class RankStates {
   Communicator* replicas() const { return sharding_.replicas.get(); }
 
  private:
-  // Ranks that share one copy of the states; null: nothing is cut.
-  Communicator* shard_group() const;
+  // Ranks that share one copy of the states of a domain; null: nothing is cut.
+  PerDomain<Communicator*> shard_groups() const;
   ReductionGroups reduction_groups() const;
+  PerDomain<DomainCut> domain_cuts() const;
   StateCut state_cut() const;
   // Where states lie in files: makes the memory through which they come and go, and the files.
   StateFiles open_files(const StateLayout& layout, DType storage, RankArenas& arenas);

@@ -79,15 +79,23 @@ std::int64_t most_saved_bytes(const Rank& rank, SavedContent content) {
     columns += (moments + (parameters.has_main_parameters() ? 1 : 0)) *
                size_of(nn::full_precision(storage));
   }
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(states.copies()));
-  for (std::size_t t = 0; t < states.tiles().size(); ++t) {
-    bytes[t % bytes.size()] += states.tiles()[t].local.count * columns;
+  PerDomain<std::vector<std::int64_t>> bytes;  // by copy
+  for (const ReductionDomain domain : kReductionDomains) {
+    bytes[domain].resize(static_cast<std::size_t>(states.copies(domain)));
   }
-  if (!content.with_frozen) return std::ranges::max(bytes);
-  for (const Segment& segment : states.frozen()) {
-    bytes[0] += segment.count * size_of(rank.table()[segment.id].dtype);
+  for (const StateLayout::Tile& tile : states.tiles()) {
+    const auto number = static_cast<std::size_t>(&tile - states.tiles().data());
+    std::vector<std::int64_t>& of_domain =
+        bytes[states.domain(states.buckets()[tile.bucket].group)];
+    of_domain[number % of_domain.size()] += tile.local.count * columns;
   }
-  return std::ranges::max(bytes);
+  if (content.with_frozen) {
+    for (const Segment& segment : states.frozen()) {
+      const ParamSpec& spec = rank.table()[segment.id];
+      bytes[spec.domain][0] += segment.count * size_of(spec.dtype);
+    }
+  }
+  return std::ranges::max(bytes.dense) + std::ranges::max(bytes.expert);
 }
 
 }  // namespace phalanx

@@ -15,6 +15,7 @@ StepSettings StepRun::settings() const {
   return {.shapes = rank_.shapes(),
           .region = rank_.region(),
           .context = rank_.context_region(),
+          .experts = rank_.expert_region(),
           .training = !program().forward_only,
           .loss = {.loss_scale = rank_.losses().scale,
                    .mean_of_microbatch = rank_.losses().averages_microbatches},

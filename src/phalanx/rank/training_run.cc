@@ -76,7 +76,9 @@ StepsUnderWay TrainingRun::results() {
       if (of_optimizer.zeros) {
         result.zeros_in_grad =
             number(of_optimizer.zeros) -
-            static_cast<double>(counted_padding(rank.whole_table(), rank.region().layout().size));
+            static_cast<double>(counted_padding(
+                rank.whole_table(), {.dense = rank.region().layout().size,
+                                     .expert = rank.expert_region().layout().tensor_size}));
       }
       results.push_back(result);
     }

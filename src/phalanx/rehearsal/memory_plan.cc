@@ -82,10 +82,10 @@ std::int64_t driver_bytes(const DeviceChoice& kernels) {
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        int number, const DeviceChoice& kernels, Rank::Shared* shared) {
-  const RankGrid grid = rank_grid(config.layout);
+  const ParallelGrids grids = parallel_grids(config.layout);
   const auto sizes = std::make_shared<GroupSizes>();
-  const auto world = make_meta_world(number, grid.world_size(), sizes);
-  const RankCommunicators ranks(grid, *world);
+  const auto world = make_meta_world(number, grids.world_size(), sizes);
+  const RankCommunicators ranks(grids, *world);
   RankArenas arenas = RankArenas::planning();
   const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
   Rank rank(config, model, programs, ranks, *backend, arenas, shared);
@@ -141,16 +141,16 @@ std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
 std::vector<RankPlan> plan_ranks(const TrainConfig& config, const Model& model,
                                  const StepPrograms& programs, const DeviceChoice& kernels,
                                  std::span<const int> ranks) {
-  const RankGrid grid = rank_grid(config.layout);
+  const ParallelGrids grids = parallel_grids(config.layout);
   std::vector<RankPlan> plans;
   std::vector<int> stages;  // by plan
-  std::map<std::pair<int, int>, std::size_t> plan_of_place;
+  std::map<PlaceInModel, std::size_t> plan_of_place;
   for (const int rank : ranks) {
-    const GridCoordinates at = grid.coordinates(rank);
-    const auto [found, is_new] = plan_of_place.try_emplace({at.pipeline, at.tensor}, plans.size());
+    const PlaceInModel place = place_in_model(grids, rank);
+    const auto [found, is_new] = plan_of_place.try_emplace(place, plans.size());
     if (is_new) {
       plans.emplace_back();
-      stages.push_back(at.pipeline);
+      stages.push_back(place.stage);
     }
     plans[found->second].ranks.push_back(rank);
   }

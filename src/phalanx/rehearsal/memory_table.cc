@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <utility>
+#include <map>
 
 #include "phalanx/base/numeric.h"
 
@@ -48,16 +47,13 @@ std::string memory_table(const MemoryPlan& plan) {
   return text;
 }
 
-std::vector<int> ranks_of_places(const RankGrid& grid) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    const GridCoordinates at = grid.coordinates(rank);
-    if (at.data == 0 && at.context == 0) ranks.push_back(rank);
+std::vector<int> ranks_of_places(const ParallelGrids& grids) {
+  std::map<PlaceInModel, int> first;
+  for (int rank = 0; rank < grids.world_size(); ++rank) {
+    first.try_emplace(place_in_model(grids, rank), rank);
   }
-  std::ranges::stable_sort(ranks, {}, [&](int rank) {
-    const GridCoordinates at = grid.coordinates(rank);
-    return std::pair(at.pipeline, at.tensor);
-  });
+  std::vector<int> ranks;
+  for (const auto& [place, rank] : first) ranks.push_back(rank);
   return ranks;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/mesh/parallel_grids.h"
 #include "phalanx/rehearsal/memory_plan.h"
 
 namespace phalanx {
@@ -12,7 +12,7 @@ namespace phalanx {
 // A line for each row of the plan, and what belongs to them.
 std::string memory_table(const MemoryPlan& plan);
 
-// The first data-parallel rank of each place in the model, pipeline ranks slowest.
-std::vector<int> ranks_of_places(const RankGrid& grid);
+// The first rank of each place in the model, by stage.
+std::vector<int> ranks_of_places(const ParallelGrids& grids);
 
 }  // namespace phalanx

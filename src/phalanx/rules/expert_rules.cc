@@ -127,22 +127,44 @@ void check_counts_of_a_step(const TrainConfig& c) {
   }
 }
 
-void check_ranks(const TrainConfig& c) {
-  const ExpertConfig& e = c.experts;
-  const std::int64_t tensor = c.layout.tensor_model_parallel_size;
-  if (e.expert_model_parallel_size > 1) {
+// Tokens stay on their ranks.
+void refuse_parallel_experts(const LayoutConfig& l) {
+  if (l.expert_model_parallel_size > 1) {
     throw ConfigError(
         "--expert-model-parallel-size {}: experts are not shared out among ranks in this version "
         "of Phalanx; give 1, and --zero-stage 3 to share out their weights and states",
-        e.expert_model_parallel_size);
+        l.expert_model_parallel_size);
   }
-  const std::int64_t size =
-      e.expert_tensor_parallel_size == 0 ? tensor : e.expert_tensor_parallel_size;
-  if (size > 1) {
+  if (l.expert_tensor_parallel_size > 1) {
     throw ConfigError(
-        "--expert-tensor-parallel-size {}{}: an expert is whole on every rank in this version of "
+        "--expert-tensor-parallel-size {}: an expert is whole on every rank in this version of "
         "Phalanx; give 1",
-        size, e.expert_tensor_parallel_size == 0 ? " (as --tensor-model-parallel-size)" : "");
+        l.expert_tensor_parallel_size);
+  }
+}
+
+void check_ranks(const TrainConfig& c) {
+  refuse_parallel_experts(c.layout);
+  const ExpertConfig& e = c.experts;
+  const LayoutConfig& l = c.layout;
+  const std::int64_t tensor = l.tensor_model_parallel_size;
+  if (e.num_experts % l.expert_model_parallel_size != 0) {
+    throw ConfigError("--num-experts {} is not a multiple of --expert-model-parallel-size {}",
+                      e.num_experts, l.expert_model_parallel_size);
+  }
+  if (e.moe_ffn_hidden_size % l.expert_tensor_parallel_size != 0) {
+    throw ConfigError(
+        "--moe-ffn-hidden-size {} is not a multiple of --expert-tensor-parallel-size {}",
+        e.moe_ffn_hidden_size, l.expert_tensor_parallel_size);
+  }
+  parallel_grids(l);  // throws if the experts' grid does not fit
+  if (has_expert_grid(l) && l.num_distributed_optimizer_instances > 1) {
+    throw ConfigError(
+        "--num-distributed-optimizer-instances {} and experts on a grid of their own "
+        "(--expert-model-parallel-size {}, --expert-tensor-parallel-size {}) exclude each other: "
+        "give one instance",
+        l.num_distributed_optimizer_instances, l.expert_model_parallel_size,
+        l.expert_tensor_parallel_size);
   }
   if (tensor > 1 && !c.layout.sequence_parallel) {
     throw ConfigError(
@@ -161,12 +183,17 @@ void resolve_experts(TrainConfig& c) {
     if (!losses.empty()) {
       throw ConfigError("--moe-aux-loss-coeff {} needs --num-experts", losses[0].coefficient);
     }
-    if (e.expert_model_parallel_size > 1 || e.expert_tensor_parallel_size > 1) {
+    LayoutConfig& l = c.layout;
+    if (l.expert_model_parallel_size > 1 || l.expert_tensor_parallel_size > 1) {
       throw ConfigError("--expert-{}-parallel-size needs --num-experts",
-                        e.expert_model_parallel_size > 1 ? "model" : "tensor");
+                        l.expert_model_parallel_size > 1 ? "model" : "tensor");
     }
+    l.expert_tensor_parallel_size = 0;
     e = {};
     return;
+  }
+  if (c.layout.expert_tensor_parallel_size == 0) {
+    c.layout.expert_tensor_parallel_size = c.layout.tensor_model_parallel_size;
   }
   if (e.moe_ffn_hidden_size == 0) e.moe_ffn_hidden_size = c.model.ffn_hidden_size;
   check_router(e);

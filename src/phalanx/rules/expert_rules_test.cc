@@ -6,6 +6,7 @@
 #include <string>
 
 #include "phalanx/rules/test_support.h"
+#include "phalanx/settings/expert_views.h"
 
 namespace phalanx {
 namespace {
@@ -94,6 +95,16 @@ TEST(ConfigExperts, TakeTheirFlags) {
   EXPECT_EQ(experts_of("--moe-router-pre-softmax").rule.score, ops::RouterScore::kSoftmaxFirst);
 }
 
+TEST(ConfigExperts, HaveRowsOnARank) {
+  TrainConfig c =
+      parsed("--num-experts 8 --moe-token-dispatcher-type alltoall --moe-planned-imbalance 1.5");
+  EXPECT_EQ(expert_rows(c).round, 64) << "of 32 tokens";
+  c.layout.expert_model_parallel_size = 4;
+  EXPECT_EQ(expert_rows(c).balanced, 64);
+  EXPECT_EQ(expert_rows(c).round, 96);
+  EXPECT_EQ(expert_rows(c).most, 256);
+}
+
 TEST(ConfigExperts, AreRefused) {
   for (const auto& [flags, reason] : std::vector<std::pair<std::string, std::string>>{
            {"--moe-router-topk 9", "a token has at most 8"},
@@ -132,7 +143,7 @@ TEST(ConfigExperts, AreRefused) {
             "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
             "padded experts have equally many rows"},
            {"--moe-token-dispatcher-type some", "allgather"},
-           {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
+           {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"}}) {
     EXPECT_THAT(refusal_of("--num-experts 8 " + flags), HasSubstr(reason)) << flags;
   }
 }
@@ -140,7 +151,7 @@ TEST(ConfigExperts, AreRefused) {
 TEST(ConfigExperts, NeedSequenceParallelRanks) {
   const std::string experts = "--num-experts 8 " + config_tests::kTwoTensorRanks;
   config_tests::expect_refused(experts + "--sequence-parallel",
-                               "--expert-tensor-parallel-size 2 (as --tensor-model-parallel-size)");
+                               "--expert-tensor-parallel-size 2: an expert is whole");
   config_tests::expect_refused(experts + "--expert-tensor-parallel-size 1",
                                "needs --sequence-parallel");
   config_tests::resolved(experts + "--expert-tensor-parallel-size 1 --sequence-parallel");

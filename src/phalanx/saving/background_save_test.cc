@@ -65,9 +65,9 @@ class BackgroundSaveTest : public RunTest {
     const RunSetup setup(c);
     setup.directory->claim();
     LocalMailbox mailbox;
-    run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
+    run_local_ranks(setup.grids.dense.world_size(), {}, [&](Communicator& world) {
       const int number = world.rank();
-      const RankCommunicators ranks(setup.grid, world);
+      const RankCommunicators ranks(setup.grids, world);
       RankArenas arenas(setup.plan_of(number).bytes);
       arenas.folders = open_folders(setup.config.layout, setup.name, number);
       const auto backend = setup.device.choice().make_backend(1);

@@ -39,12 +39,12 @@ class PlacedRank {
       std::vector<std::vector<int>> all(1);
       for (int r = 0; r < hosts.size(); ++r) all[0].push_back(r);
       devices_.emplace(hosts.split(all, "world"), memory_);
-      ranks_.emplace(setup.grid, *devices_, nullptr, &hosts);
+      ranks_.emplace(setup.grids, *devices_, nullptr, &hosts);
       auto device = std::make_unique<TestDevice>(memory_);
       device_ = device.get();
       backend_ = std::move(device);
     } else {
-      ranks_.emplace(setup.grid, hosts);
+      ranks_.emplace(setup.grids, hosts);
       backend_ = make_cpu_backend(1, cpu::ProductPrecision::kFp32);
     }
     arenas_.emplace(setup.plan_of(hosts.rank()).bytes, on_device ? memory_ : host_memory());
@@ -90,7 +90,7 @@ class DeviceRunTest : public RunTest {
     setup.directory->claim();
     LocalMailbox mailbox;
     std::vector<StepResult> results;
-    run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
+    run_local_ranks(setup.grids.dense.world_size(), {}, [&](Communicator& world) {
       PlacedRank placed(setup, world, on_device);
       Rank& rank = placed.rank();
       RunState state;
@@ -179,7 +179,7 @@ TEST_F(DeviceRunTest, ASnapshotInMemoryHoldsWhatTheDeviceHas) {
   std::vector<std::string> digests;
   for (const bool on_device : {false, true}) {
     const std::string start = on_device ? "device" : "host";
-    run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
+    run_local_ranks(setup.grids.dense.world_size(), {}, [&](Communicator& world) {
       PlacedRank placed(setup, world, on_device);
       placed.rank().initialise();
       const std::vector<InputCopy> copies;

@@ -39,8 +39,8 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
       fs::create_directories(fs::path(c.run.save) / iteration_directory_name(iteration));
     }
     LocalMailbox mailbox;
-    run_local_ranks(setup.grid.world_size(), {}, [&](Communicator& world) {
-      const RankCommunicators ranks(setup.grid, world);
+    run_local_ranks(setup.grids.dense.world_size(), {}, [&](Communicator& world) {
+      const RankCommunicators ranks(setup.grids, world);
       RankArenas arenas(setup.plan_of(world.rank()).bytes);
       const auto backend = setup.device.choice().make_backend(1);
       Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);

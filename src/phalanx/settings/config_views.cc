@@ -66,6 +66,10 @@ ContextExchange context_exchange(std::string_view name) {
   return name == "p2p" ? ContextExchange::kRing : ContextExchange::kGather;
 }
 
+std::string_view rank_order(const LayoutConfig& c) {
+  return c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder;
+}
+
 }  // namespace
 
 bool has_decoder(const ModelConfig& m) { return m.decoder_num_layers > 0; }
@@ -110,7 +114,26 @@ RankGrid rank_grid(const LayoutConfig& c) {
                    .context = static_cast<int>(c.context_parallel_size),
                    .data = static_cast<int>(data_parallel_size(c)),
                    .pipeline = static_cast<int>(c.pipeline_model_parallel_size)},
-                  c.use_tp_pp_dp_mapping ? kDataOutermostOrder : kDefaultOrder);
+                  rank_order(c));
+}
+
+bool has_expert_grid(const LayoutConfig& c) {
+  const std::int64_t tensor = c.expert_tensor_parallel_size;
+  return c.expert_model_parallel_size > 1 || (tensor > 0 && tensor != c.tensor_model_parallel_size);
+}
+
+ParallelGrids parallel_grids(const LayoutConfig& c) {
+  ParallelGrids grids{.dense = rank_grid(c)};
+  if (!has_expert_grid(c)) return grids;
+  grids.expert = parallel_grids({.world = c.world_size,
+                                 .tensor = c.tensor_model_parallel_size,
+                                 .pipeline = c.pipeline_model_parallel_size,
+                                 .context = c.context_parallel_size,
+                                 .expert = c.expert_model_parallel_size,
+                                 .expert_tensor = c.expert_tensor_parallel_size},
+                                rank_order(c))
+                     .expert;
+  return grids;
 }
 
 std::int64_t document_multiple(const LayoutConfig& c) {

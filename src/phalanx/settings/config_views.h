@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "phalanx/mesh/context_cut.h"
-#include "phalanx/mesh/rank_grid.h"
+#include "phalanx/mesh/parallel_grids.h"
 #include "phalanx/model/gpt.h"
 #include "phalanx/model/stage_plan.h"
 #include "phalanx/optim/loss_scaler.h"
@@ -22,6 +22,12 @@ namespace phalanx {
 bool has_decoder(const ModelConfig& model);
 
 RankGrid rank_grid(const LayoutConfig& layout);
+// Whether experts are arranged otherwise than dense layers: shared out among ranks, or cut over
+// fewer or more of them.
+bool has_expert_grid(const LayoutConfig& layout);
+// The grid of dense layers, and that of experts if there is one. ConfigError as parallel_grids() of
+// mesh/parallel_grids.h.
+ParallelGrids parallel_grids(const LayoutConfig& layout);
 // The number of ranks that hold one copy of the model.
 std::int64_t ranks_of_model(const LayoutConfig& layout);
 // The number of ranks that share the cores of this machine.

@@ -135,6 +135,7 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .choice = expert_choice(e),
           .bias = e.moe_router_enable_expert_bias,
           .bias_rate = e.moe_router_bias_update_rate,
+          .input_jitter = e.moe_input_jitter_eps,
           .losses = router_losses(e),
           .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
           .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability
@@ -145,6 +146,15 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .planned_imbalance = e.moe_planned_imbalance,
           .shared_ffn_hidden = e.moe_shared_expert_intermediate_size,
           .shared_gate = e.moe_shared_expert_gate};
+}
+
+nn::RowSizes expert_rows(const TrainConfig& c) {
+  const LayoutConfig& l = c.layout;
+  const std::int64_t shards =
+      l.context_parallel_size * (l.sequence_parallel ? l.tensor_model_parallel_size : 1);
+  const ExpertParallel layout{.size = static_cast<int>(l.expert_model_parallel_size),
+                              .tensor_size = static_cast<int>(l.expert_tensor_parallel_size)};
+  return nn::row_sizes(expert_settings(c), layout, c.data.seq_length / shards * l.micro_batch_size);
 }
 
 }  // namespace phalanx

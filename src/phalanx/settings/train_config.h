@@ -104,6 +104,7 @@ struct ExpertConfig {
   double moe_router_topk_scaling_factor = 0.0;  // 0: none
   bool moe_router_enable_expert_bias = false;
   double moe_router_bias_update_rate = 1e-3;
+  double moe_input_jitter_eps = 0.0;
   bool moe_router_force_load_balancing = false;
   // aux_loss, seq_aux_loss, global_aux_loss, sinkhorn, none; the coefficients are of the same
   // order.
@@ -118,8 +119,6 @@ struct ExpertConfig {
   std::int64_t moe_shared_expert_intermediate_size = 0;  // 0: none
   bool moe_shared_expert_gate = false;
   bool moe_per_layer_logging = false;
-  std::int64_t expert_model_parallel_size = 1;
-  std::int64_t expert_tensor_parallel_size = 0;  // 0: as other layers
 };
 
 // Low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models") of the
@@ -158,6 +157,8 @@ struct LayoutConfig {
   // Of a2a+p2p: ranks that exchange heads, and how many groups of these there are.
   std::vector<std::int64_t> hierarchical_context_parallel_sizes;
   std::string context_parallel_cut = "sequence";  // sequence, documents
+  std::int64_t expert_model_parallel_size = 1;
+  std::int64_t expert_tensor_parallel_size = 0;  // 0: as other layers
   bool sequence_parallel = false;
   bool use_tp_pp_dp_mapping = false;
   // The reduction of an input gradient is waited for before the next operation.

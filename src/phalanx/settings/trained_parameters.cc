@@ -41,6 +41,18 @@ void check_found(std::string_view flag, const std::vector<std::string>& patterns
   }
 }
 
+bool is_of_expert(std::string_view name) { return name.find(".mlp.experts.") != name.npos; }
+
+// A token is computed with this share of the experts.
+double used_share_of_experts(const nn::ParamTable& whole, const Model& model) {
+  std::int64_t all = 0;
+  for (const ParamSpec& spec : whole.specs()) {
+    if (is_of_expert(spec.name)) all += spec.global_shape.count();
+  }
+  const std::int64_t idle = model.parameters() - model.active_parameters();
+  return all == 0 ? 1.0 : 1.0 - static_cast<double>(idle) / static_cast<double>(all);
+}
+
 }  // namespace
 
 bool is_of_adapter(std::string_view name) { return name.find(".lora.") != name.npos; }
@@ -75,6 +87,7 @@ TrainedShare trained_share(const TrainConfig& config, const Model& model) {
   for (const ParamSpec& spec : table.specs()) {
     if (spec.trainable) share.parameters += spec.global_shape.count();
   }
+  const double used = used_share_of_experts(table, model);
   double computed = 0.0;
   double all = 0.0;
   for (int u = 0; u < chunk.num_units(); ++u) {
@@ -84,7 +97,8 @@ TrainedShare trained_share(const TrainConfig& config, const Model& model) {
         unit.needs(nn::PassKind::kForward) != unit.needs(nn::PassKind::kBackwardInput);
     for (const ParamId id : unit.parameters()) {
       if (looks_up || table[id].global_shape.rank() < 2) continue;
-      const auto weights = static_cast<double>(table[id].global_shape.count());
+      const auto weights = static_cast<double>(table[id].global_shape.count()) *
+                           (is_of_expert(table[id].name) ? used : 1.0);
       all += 3.0 * weights;
       computed += weights * (1.0 + (u >= chunk.first_backward() ? 1.0 : 0.0) +
                              (table.trains(id) ? 1.0 : 0.0));

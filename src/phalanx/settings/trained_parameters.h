@@ -29,7 +29,8 @@ struct TrainedShare {
   std::int64_t parameters = 0;  // that are trained, counted as Model::parameters() does
   // Of the operations of Model::flops_per_sample(). A weight takes a third of them in each pass:
   // forward, the gradient of the input unless no unit below trains anything, and its own gradient
-  // if it is trained. All matrices count alike, and attention as they do.
+  // if it is trained. All matrices count alike, experts by the share that a token is computed with,
+  // and attention as they do.
   double flops = 1.0;
 };
 TrainedShare trained_share(const TrainConfig& config, const Model& model);

@@ -77,6 +77,31 @@ TEST(TrainedParameters, FlopsAreThoseOfThePassesThatRun) {
   EXPECT_EQ(norm.parameters, 16);
 }
 
+// A token is computed with 2 of the 8 experts of 8 * 16 * 2 weights, and with the router's 8 * 8.
+TEST(TrainedParameters, FlopsCountTheExpertsOfAToken) {
+  GptConfig config;
+  config.vocabulary = 50;
+  config.padded_vocabulary = 50;
+  config.max_positions = 8;
+  nn::TransformerConfig& t = config.transformer;
+  t.num_layers = 3;
+  t.hidden = 8;
+  t.ffn_hidden = 32;
+  t.heads = 2;
+  t.query_groups = 2;
+  t.head_size = 4;
+  t.linear_bias = false;
+  t.experts = {.experts = 8, .chosen = 2, .ffn_hidden = 16, .losses = {}};
+  const GptModel sparse(config, 8);
+  constexpr double kAttention = 4 * 64;
+  constexpr double kExperts = 2 * 256;
+  constexpr double kAll = 3.0 * (3 * (kAttention + kExperts + 64) + 400);
+  EXPECT_DOUBLE_EQ(trained_share(choice({}, {"experts"}), sparse).flops,
+                   (kAll - 3 * kExperts) / kAll);
+  EXPECT_DOUBLE_EQ(trained_share(choice({"experts"}, {}), sparse).flops,
+                   (2.0 * kAll / 3.0 + 3 * kExperts) / kAll);
+}
+
 // The adapters of a model of Llama's family.
 struct LlamaSize {
   std::int64_t layers, hidden, ffn, heads, groups;

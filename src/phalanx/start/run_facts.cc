@@ -42,9 +42,9 @@ Json model_facts(const RunSetup& setup) {
 
 Json layout_facts(const RunSetup& setup) {
   const LayoutConfig& layout = setup.config.layout;
-  const GridSizes& sizes = setup.grid.sizes();
+  const GridSizes& sizes = setup.grids.dense.sizes();
   return {
-      {"world_size", setup.grid.world_size()},
+      {"world_size", setup.grids.dense.world_size()},
       {"tensor", sizes.tensor},
       {"pipeline", sizes.pipeline},
       {"data", sizes.data},

@@ -47,7 +47,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
     : config(std::move(start.config)),
       lock(std::move(start.lock)),
       places(runner.places()),
-      grid(rank_grid(config.layout)),
+      grids(parallel_grids(config.layout)),
       tokenizer(make_tokenizer(config.tokenizer)),
       checkpoint(std::move(start.checkpoint)),
       base(std::move(start.base)),

@@ -39,7 +39,7 @@ struct RunSetup {
   TrainConfig config;
   std::optional<DirectoryLock> lock;  // on --save, as long as the run; of the leading process
   std::vector<RankPlace> places;      // by rank
-  RankGrid grid;
+  ParallelGrids grids;
   std::unique_ptr<Tokenizer> tokenizer;
   // What the run begins with, or null. Each rank gives it up once it is read, so that files that
   // are removed later give their space back.

@@ -59,12 +59,12 @@ class Lines {
 
 // Megatron's lines from the sizes of the groups to the model.
 void add_initialisation(const RunSetup& setup, Lines& lines) {
-  const GridSizes& sizes = setup.grid.sizes();
+  const GridSizes& sizes = setup.grids.dense.sizes();
   lines.add(
       "using world size: {}, data-parallel size: {}, context-parallel size: {}, "
       "tensor-model-parallel size: {}, pipeline-model-parallel size: {}",
-      setup.grid.world_size(), sizes.data, setup.config.layout.context_parallel_size, sizes.tensor,
-      sizes.pipeline);
+      setup.grids.dense.world_size(), sizes.data, setup.config.layout.context_parallel_size,
+      sizes.tensor, sizes.pipeline);
   lines.add("> initializing tensor model parallel with size {}", sizes.tensor);
   lines.add("> initializing pipeline model parallel with size {}", sizes.pipeline);
   lines.add("> setting random seeds to {} ...", setup.config.run.seed);
@@ -75,8 +75,9 @@ void add_initialisation(const RunSetup& setup, Lines& lines) {
 
 void add_model(const RunSetup& setup, Lines& lines) {
   lines.add("building {} model ...", family_of(setup.config).title());
-  for (const int rank : ranks_of_places(setup.grid)) {
-    const GridCoordinates at = setup.grid.coordinates(rank);
+  for (const int rank : ranks_of_places(setup.grids)) {
+    const GridCoordinates at = setup.grids.dense.coordinates(rank);
+    if (at.data > 0 || at.context > 0) continue;  // as the first, but for other experts
     lines.add(" > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
               at.tensor, at.pipeline, setup.ranks[static_cast<std::size_t>(rank)].parameters);
   }
@@ -135,7 +136,7 @@ void add_end_of_setup(const RunSetup& setup, std::span<const TimerRow> times,
 // Two lower bounds of a step's time: its files and its arithmetic.
 std::string disk_text(const RunSetup& setup) {
   return fmt::format("{}{}; its arithmetic takes {:.3g} s at the peak",
-                     setup.grid.world_size() > 1 ? "of all ranks of a host " : "",
+                     setup.grids.dense.world_size() > 1 ? "of all ranks of a host " : "",
                      to_text(*setup.disk, setup.config.layout), setup.arithmetic_seconds());
 }
 
@@ -170,14 +171,15 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   };
   add("{}", arguments_of(setup.config));
   add_initialisation(setup, lines);
-  const GridSizes& sizes = setup.grid.sizes();
+  const GridSizes& sizes = setup.grids.dense.sizes();
   const VocabularySize vocabulary = setup.model->vocabulary();
   add("phalanx {}: world size {}{}, {} threads per rank{}", PHALANX_VERSION,
-      setup.grid.world_size(), setup.hosts() > 1 ? fmt::format(" on {} hosts", setup.hosts()) : "",
+      setup.grids.dense.world_size(),
+      setup.hosts() > 1 ? fmt::format(" on {} hosts", setup.hosts()) : "",
       config.layout.threads_per_rank,
       config.layout.threads_reason.empty() ? ""
                                            : fmt::format(" ({})", config.layout.threads_reason));
-  if (setup.grid.world_size() > 1) {
+  if (setup.grids.dense.world_size() > 1) {
     add("> tensor-model-parallel size {}{}, {}pipeline-model-parallel size {}, data-parallel "
         "size {}{}",
         sizes.tensor, config.layout.sequence_parallel ? " with sequence parallelism" : "",
@@ -212,7 +214,8 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
   add("> matrix products: {}", setup.device.products_text());
   add("> peak: {}{}; MFU and HFU are shares of {:.0f} GFLOP/s", setup.device.peak_text(),
       setup.hosts() > 1 ? " on each host" : "", setup.peak_flops() / 1e9);
-  add("> memory plan{}:\n{}", setup.grid.world_size() > 1 ? " of rank 0" : "", memory_table(plan));
+  add("> memory plan{}:\n{}", setup.grids.dense.world_size() > 1 ? " of rank 0" : "",
+      memory_table(plan));
   if (config.run.async_save) {
     std::string text = fmt::format(
         "> saves go on while training goes on: of the {} that rank 0 saves, {} can be copied "

@@ -20,9 +20,9 @@ ClassifierModel::ClassifierModel(ClassifierConfig config) : config_(std::move(co
   PHALANX_CHECK(config_.classes > 1, "{} classes", config_.classes);
 }
 
-std::unique_ptr<const Model> ClassifierModel::placed(int tensor_rank) const {
+std::unique_ptr<const Model> ClassifierModel::placed(const ModelPlace& place) const {
   ClassifierConfig config = config_;
-  config.bert.transformer.tensor.rank = tensor_rank;
+  config.bert.transformer.tensor.rank = place.tensor_rank;
   return std::make_unique<ClassifierModel>(std::move(config));
 }
 

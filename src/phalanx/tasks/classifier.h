@@ -20,7 +20,7 @@ class ClassifierModel final : public Model {
  public:
   explicit ClassifierModel(ClassifierConfig config);
 
-  std::unique_ptr<const Model> placed(int tensor_rank) const override;
+  std::unique_ptr<const Model> placed(const ModelPlace& place) const override;
   const nn::TransformerConfig& transformer() const override { return config_.bert.transformer; }
   VocabularySize vocabulary() const override {
     return {.ids = config_.bert.vocabulary, .padded = config_.bert.padded_vocabulary};

@@ -186,6 +186,23 @@ TEST_F(ExpertStateRunTest, GlobalBalanceIsThatOfOneRank) {
   }
 }
 
+// Factors belong to samples, positions and features, not to ranks or passes.
+TEST_F(ExpertStateRunTest, JitterIsThatOfOneRank) {
+  const std::string jitter = "--moe-input-jitter-eps 0.1 ";
+  train(config(kOne, "", "without"));
+  train(config(kOne, jitter));
+  EXPECT_NE(losses("one"), losses("without"));
+  train(config(kOne, jitter + "--recompute-granularity full --recompute-method uniform",
+               "recomputed"));
+  train(config(kStages, jitter));
+  for (const char* name : {"recomputed", "p2"}) EXPECT_TRUE(equal("one", name)) << name;
+  train(config(kData, jitter));
+  train(config(kSequence, jitter));
+  for (const char* name : {"d2", "t2-sp"}) {
+    for (const char* key : {"lm_loss", "grad_norm"}) expect_near(name, "one", key, 1e-4);
+  }
+}
+
 TEST_F(ExpertStateRunTest, TrainsBySinkhornAndInTurn) {
   train(config(kOne, "--moe-router-load-balancing-type sinkhorn"));
   for (const double load : numbers("one", "expert_load")) EXPECT_LT(load, 1.5);

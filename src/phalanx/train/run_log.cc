@@ -44,7 +44,7 @@ std::optional<ExpertLoads> expert_loads(std::span<const RouterLoad> routers, boo
 
 std::vector<ArenaBytes> arenas_of(const RunSetup& setup) {
   std::vector<ArenaBytes> arenas;
-  for (const int rank : ranks_of_places(setup.grid)) {
+  for (const int rank : ranks_of_places(setup.grids)) {
     arenas.push_back(
         {.rank = rank, .bytes = setup.ranks[static_cast<std::size_t>(rank)].bytes.total()});
   }
@@ -81,7 +81,7 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
        .consumed_samples = begin.consumed_train_samples,
        .last_iteration = setup.length.last_iteration(),
        .is_finished = is_over && !setup.length.begin().evaluation_is_due,
-       .world_size = setup.grid.world_size(),
+       .world_size = setup.grids.dense.world_size(),
        .peak_flops = setup.peak_flops(),
        .instruction_peak_flops = setup.instruction_peak_flops(),
        .arenas = arenas_of(setup),

@@ -93,7 +93,7 @@ TEST_F(RunTimesTest, LevelsSayHowMuchIsShown) {
 TEST_F(RunTimesTest, WaitsAreSharedByTheIterationsOfAProgram) {
   const RunSetup setup(config(""));
   run_local_ranks(1, {}, [&](Communicator& world) {
-    const RankCommunicators ranks(setup.grid, world);
+    const RankCommunicators ranks(setup.grids, world);
     RankArenas arenas(setup.plan_of(0).bytes);
     const auto backend = setup.device.choice().make_backend(1);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);
@@ -128,7 +128,7 @@ TEST_F(RunTimesTest, PartsOfAStepAddUp) {
   resolve(c, true);
   const RunSetup setup(c);
   run_local_ranks(1, {}, [&](Communicator& world) {
-    const RankCommunicators ranks(setup.grid, world);
+    const RankCommunicators ranks(setup.grids, world);
     RankArenas arenas(setup.plan_of(0).bytes);
     const auto backend = setup.device.choice().make_backend(1);
     Rank rank(setup.config, *setup.model, setup.programs, ranks, *backend, arenas);

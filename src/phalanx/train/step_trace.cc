@@ -70,7 +70,7 @@ std::vector<double> clock_offsets(const RunSetup& setup, Communicator& pipeline,
     ahead.push_back(clock_offset(pipeline, stage, context));
     if (std::abs(ahead.back()) > 1.0) {
       log_info("> the clock of rank {} is {:+.1f} ms off: its passes are drawn by rank 0's",
-               setup.grid.rank_of({.pipeline = stage}), ahead.back());
+               setup.grids.dense.rank_of({.pipeline = stage}), ahead.back());
     }
   }
   return ahead;

@@ -75,7 +75,7 @@ inline TrainConfig with_layout(TrainConfig c, const Layout& layout) {
 // One rank with everything it needs, built as a run builds it.
 struct PlannedRank {
   PlannedRank(const TrainConfig& config, const Model& model, Communicator& world)
-      : ranks(rank_grid(config.layout), world),
+      : ranks(parallel_grids(config.layout), world),
         programs(step_programs(config)),
         arenas(plan_memory(config, model, programs, world.rank(), {cpu::ProductPrecision::kFp32})
                    .bytes),

@@ -69,7 +69,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
     : setup_(setup),
       config_(setup.config),
       watch_(watch),
-      ranks_(setup.grid, world, &timers_),
+      ranks_(setup.grids, world, &timers_),
       plan_(setup.plan_of(world.rank())),
       memory_(setup.device.choice().make_memory()),
       backend_(setup.device.choice().make_backend(config_.layout.threads_per_rank)),

@@ -108,15 +108,17 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
                     const std::function<std::string()>& advice) {
   rank.finish_gather();
   std::vector<Digest> mine;
-  std::vector<Digest> whole;  // of weights that every data-parallel rank has whole
+  PerDomain<std::vector<Digest>> whole;  // of weights that every data-parallel rank has whole
   std::vector<Digest> parts;
   for (ParamId id = 0; id < rank.table().size(); ++id) {
     mine.push_back(digest_of(rank, id));
-    (rank.parameters().weight(id) ? whole : parts).push_back(mine.back());
+    std::vector<Digest>& of_domain = whole[rank.table()[id].domain];
+    (rank.parameters().weight(id) ? of_domain : parts).push_back(mine.back());
   }
   std::string different;
   for (const std::string& found :
-       {different_in(rank, rank.ranks().data.get(), whole),
+       {different_in(rank, rank.ranks().data_of_domains().dense, whole.dense),
+        different_in(rank, rank.ranks().data_of_domains().expert, whole.expert),
         different_in(rank, rank.states().replicas(), parts), different_from_holders(rank, mine),
         different_from_neighbours(rank)}) {
     if (different.empty()) different = found;

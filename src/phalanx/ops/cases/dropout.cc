@@ -77,6 +77,19 @@ Job cut(Operands& operands, const DropoutSize& size, double probability, std::in
   return make_job(op, dropout_backward, {{op.dx, 0.0}});
 }
 
+Job jittered(Operands& operands, const DropoutSize& size, bool in_place) {
+  const Shape shape{size.s, size.b, size.h};
+  Jitter op;
+  op.x = operands.uniform(operands.full(), shape);
+  op.epsilon = 0.125;
+  op.y = in_place ? op.x : operands.output(operands.full(), shape);
+  const Dropout coordinates = case_dropout(0.1);
+  op.key = coordinates.key;
+  op.site = coordinates.site;
+  op.rows = operands.rows(size.s, size.b, 5);
+  return make_job(op, jitter, {{op.y, 0.0}});
+}
+
 void add_cut(CaseTable& table, double probability) {
   const DropoutSize size{3, 2, 600};
   for (const std::int64_t first : {4, 1000}) {
@@ -126,6 +139,14 @@ void add_dropout_cases(CaseTable& table) {
                probability, false, false);
     table.time("bias_dropout_residual", dropout_name(large, probability, ", fp32 residual"),
                k16BitTypes, forward, large, probability, true, true, true);
+  }
+  for (const DropoutSize& size : {DropoutSize{1, 1, 1}, DropoutSize{3, 2, 17},
+                                  DropoutSize{9, 3, 256}, DropoutSize{0, 2, 17}}) {
+    for (const bool in_place : {false, true}) {
+      table.test("jitter",
+                 fmt::format("{}x{}x{}{}", size.s, size.b, size.h, in_place ? ", in place" : ""),
+                 kFullPrecision, jittered, size, in_place);
+    }
   }
   table.differentiate("bias_dropout_residual", dropout_name({5, 2, 7}, 0.3), gradients,
                       DropoutSize{5, 2, 7});

@@ -75,5 +75,31 @@ namespace phalanx::cpu {
 PHALANX_KERNEL(BiasDropoutResidual, bias_dropout_residual)
 PHALANX_KERNEL(DropoutBackward, dropout_backward)
 
+void execute(CpuDevice& device, const ops::Jitter& op, const Tensor& /*scratch*/) {
+  const std::int64_t columns = op.x.shape[2];
+  const auto* x = dense<float>(op.x);
+  auto* y = dense<float>(op.y);
+  const auto* samples = dense<std::int64_t>(op.rows.sample);
+  const auto* positions = dense<std::int32_t>(op.rows.position);
+  const auto epsilon = static_cast<float>(op.epsilon);
+  const Blocks blocks = row_blocks(op.x.shape[0] * op.x.shape[1], columns);
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) {
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      const auto sample = static_cast<std::uint64_t>(samples[r]);
+      const PhiloxKey key = dropout_sample_key(op.key, sample);
+      const auto position = static_cast<std::uint32_t>(positions[r]);
+      for (std::int64_t i = 0; i < columns; i += 4) {
+        const PhiloxWords words = philox4x32(
+            key, dropout_counter(sample, op.site, position, static_cast<std::uint32_t>(i)));
+        const std::int64_t end = std::min<std::int64_t>(columns - i, 4);
+        for (std::int64_t e = 0; e < end; ++e) {
+          const std::int64_t at = r * columns + i + e;
+          y[at] = x[at] * jitter_factor(words[static_cast<std::size_t>(e)], epsilon);
+        }
+      }
+    }
+  });
+}
+
 }  // namespace phalanx::cpu
 #endif  // HWY_ONCE

@@ -16,9 +16,9 @@ struct DropoutPlan {
   std::uint32_t first_block;  // of four features: the one of a row's first
 };
 
-// The multipliers of features i .. i + 7 (i a multiple of 8) of a row.
-PHALANX_DEVICE void dropout8(const DropoutPlan& plan, std::int64_t sample, std::int32_t position,
-                             std::int64_t i, float (&multipliers)[8]) {
+// The random words of features i .. i + 7 (i a multiple of 8) of a row.
+PHALANX_DEVICE void words8(const DropoutPlan& plan, std::int64_t sample, std::int32_t position,
+                           std::int64_t i, std::uint32_t (&found)[8]) {
   const auto number = static_cast<std::uint64_t>(sample);
   const std::uint32_t high =
       plan.key_high ^ (static_cast<std::uint32_t>(number >> 32) * 0x85EBCA6BU);
@@ -29,9 +29,18 @@ PHALANX_DEVICE void dropout8(const DropoutPlan& plan, std::int64_t sample, std::
         {{plan.first_block + static_cast<std::uint32_t>(i / 4 + half),
           static_cast<std::uint32_t>(position), plan.site, static_cast<std::uint32_t>(number)}});
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      multipliers[4 * half + e] = words.at[e] < plan.threshold ? 0.0F : plan.multiplier;
-    }
+    for (int e = 0; e < 4; ++e) found[4 * half + e] = words.at[e];
+  }
+}
+
+// The multipliers of features i .. i + 7 (i a multiple of 8) of a row.
+PHALANX_DEVICE void dropout8(const DropoutPlan& plan, std::int64_t sample, std::int32_t position,
+                             std::int64_t i, float (&multipliers)[8]) {
+  std::uint32_t words[8];
+  words8(plan, sample, position, i, words);
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    multipliers[e] = words[e] < plan.threshold ? 0.0F : plan.multiplier;
   }
 }
 
@@ -103,6 +112,33 @@ struct DropoutBackwardKernel : ByEight {
       for (int e = 0; e < 8; ++e) values[e] *= multipliers[e];
     }
     store8(p.dx + r * s.columns, i, s.columns, s.packed, values);
+  }
+};
+
+// Jitter (ops/dropout.h); a factor is that of base/philox.h, to the bit.
+struct JitterKernel : ByEight {
+  struct Params {
+    DropoutPlan plan;
+    DropoutShape shape;
+    float epsilon;
+    float* y;
+    const float* x;
+  };
+  static std::int64_t shared_bytes(const Params& /*p*/) { return 0; }
+  PHALANX_DEVICE static void run(Thread& t, const Params& p) {
+    const DropoutShape& s = p.shape;
+    const auto [r, i] = place_of_pack(t.block() * kThreads + t.index(), s.packs);
+    if (r >= s.rows) return;
+    float values[8];
+    load8(p.x + r * s.columns, i, s.columns, s.packed, values);
+    std::uint32_t words[8];
+    words8(p.plan, s.sample[r], s.position[r], i, words);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const double centred = static_cast<double>(words[e] >> 8) / 8388608.0 - 1.0;
+      values[e] *= static_cast<float>(1.0 + static_cast<double>(p.epsilon) * centred);
+    }
+    store8(p.y + r * s.columns, i, s.columns, s.packed, values);
   }
 };
 

@@ -32,4 +32,12 @@ void dropout_backward(const CudaContext& context, const DropoutCall& call, Typed
   });
 }
 
+void jitter(const CudaContext& context, const DropoutCall& call, double epsilon, TypedAddress y,
+            TypedAddress x) {
+  const bool packed = can_pack(call.columns, y, x);
+  launch<JitterKernel>(context.queue, grid_of(call),
+                       {plan_of(call), shape_of(call, packed), static_cast<float>(epsilon),
+                        as<float>(y), as<const float>(x)});
+}
+
 }  // namespace phalanx::cuda

@@ -7,6 +7,7 @@ using namespace phalanx::cuda;
   PHALANX_KERNEL(BiasDropoutResidualKernel<T, Stream>) \
   PHALANX_KERNEL(DropoutBackwardKernel<T, Stream>)
 
+PHALANX_KERNEL(JitterKernel)
 PHALANX_DROPOUT_KERNELS(float, float)
 PHALANX_DROPOUT_KERNELS(bf16, bf16)
 PHALANX_DROPOUT_KERNELS(bf16, float)

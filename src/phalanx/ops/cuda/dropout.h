@@ -24,4 +24,9 @@ void bias_dropout_residual(const CudaContext& context, const DropoutCall& call, 
 void dropout_backward(const CudaContext& context, const DropoutCall& call, TypedAddress dx,
                       TypedAddress dout);
 
+// y = x times factors uniform in [1 - epsilon, 1 + epsilon), f32; y may be x. The call's
+// probability is not read.
+void jitter(const CudaContext& context, const DropoutCall& call, double epsilon, TypedAddress y,
+            TypedAddress x);
+
 }  // namespace phalanx::cuda

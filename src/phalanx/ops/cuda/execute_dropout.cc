@@ -30,4 +30,10 @@ void execute(const CudaContext& context, const ops::DropoutBackward& op) {
                    address_of(op.dout));
 }
 
+void execute(const CudaContext& context, const ops::Jitter& op) {
+  const Dropout coordinates{.probability = 0.0, .key = op.key, .site = op.site};
+  jitter(context, call_of(coordinates, op.rows, op.x.shape), op.epsilon, address_of(op.y),
+         address_of(op.x));
+}
+
 }  // namespace phalanx::cuda

@@ -23,7 +23,7 @@ namespace cuda {
   X(BiasGradient) X(NormForward) X(NormApply) X(NormBackward) \
   X(BiasActivationForward) X(BiasActivationBackward) X(GatedActivationForward) \
   X(GatedActivationBackward) X(TanhForward) X(TanhBackward) \
-  X(BiasDropoutResidual) X(DropoutBackward) X(EmbeddingForward) X(AddPositions) \
+  X(BiasDropoutResidual) X(DropoutBackward) X(Jitter) X(EmbeddingForward) X(AddPositions) \
   X(EmbeddingGradient) X(SparseEmbeddingGradient) X(SparseEmbeddingJoin) \
   X(AttentionForward) X(AttentionDelta) X(AttentionBackward) X(AttentionMerge) \
   X(UnfusedAttentionForward) X(UnfusedAttentionBackward) \

@@ -45,4 +45,24 @@ void execute(RefDevice& /*device*/, const ops::DropoutBackward& op, const Tensor
   write(op.dx, dx);
 }
 
+void execute(RefDevice& /*device*/, const ops::Jitter& op, const Tensor& /*scratch*/) {
+  const Array x = read(op.x);
+  const Coordinates rows(op.rows);
+  Array y(x.shape);
+  for (std::int64_t s = 0; s < x.shape[0]; ++s) {
+    for (std::int64_t b = 0; b < x.shape[1]; ++b) {
+      const auto sample = static_cast<std::uint64_t>(rows.sample(s, b));
+      for (std::int64_t i = 0; i < x.shape[2]; ++i) {
+        const auto feature = static_cast<std::uint32_t>(i);
+        const PhiloxWords words =
+            philox4x32(dropout_sample_key(op.key, sample),
+                       dropout_counter(sample, op.site,
+                                       static_cast<std::uint32_t>(rows.position(s, b)), feature));
+        y(s, b, i) = x(s, b, i) * jitter_factor(words[feature % 4], static_cast<float>(op.epsilon));
+      }
+    }
+  }
+  write(op.y, y);
+}
+
 }  // namespace phalanx::ref
