@@ -105,6 +105,21 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-token-drop-policy",
                            "Which tokens an expert keeps: the most probable, or the first",
                            of_experts({.choices = "probs position", .resume = kFixed}))),
+    of_families("gpt", works<&ExpertConfig::moe_pad_expert_input_to_capacity>(
+                           kExperts, "--moe-pad-expert-input-to-capacity",
+                           "Every expert computes as many rows of each rank as its capacity: sizes "
+                           "do not depend on the tokens",
+                           {.needs = "--moe-expert-capacity-factor", .resume = kFixed})),
+    of_families("gpt", works<&ExpertConfig::moe_token_dispatcher_type>(
+                           kExperts, "--moe-token-dispatcher-type",
+                           "How tokens get to the ranks of their experts: all tokens to all ranks, "
+                           "or each to the ranks of its experts (flex: as alltoall)",
+                           of_experts({.choices = "allgather alltoall flex"}))),
+    of_families("gpt", works<&ExpertConfig::moe_planned_imbalance>(
+                           kOwn, "--moe-planned-imbalance",
+                           "With alltoall, ranks have memory for this times the rows that they "
+                           "would have if all experts had equally many, and compute more in rounds",
+                           of_experts({.range = above(0), .resume = kWarned}))),
     of_families("gpt", works<&ExpertConfig::moe_shared_expert_intermediate_size>(
                            kExperts, "--moe-shared-expert-intermediate-size",
                            "Width of an expert that computes all tokens (0: there is none)",

@@ -120,12 +120,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
                  {"the product of a router is always in fp32; leave the flag out", kSamePlan}),
     refused(kExperts, "--moe-token-dropping", kSwitch,
             {"tokens are dropped by --moe-expert-capacity-factor; give its factor"}),
-    satisfied_by("allgather alltoall flex", kExperts, "--moe-token-dispatcher-type", kText,
-                 "every rank has all experts, so tokens stay where they are",
-                 {"every rank has all experts, so tokens stay where they are; leave the flag out",
-                  kSamePlan}),
-    refused(kExperts, "--moe-pad-expert-input-to-capacity", kSwitch,
-            {"experts compute the tokens that they have, no padding; leave the flag out"}),
     refused(kExperts, "--moe-apply-probs-on-input", kSwitch,
             {"probabilities multiply what an expert's second linear reads; leave the flag out"}),
 

@@ -16,6 +16,7 @@
 // expert's features. All-to-all adds their results in full precision by rising rank.
 
 #include <memory>
+#include <optional>
 
 #include "phalanx/nn/config.h"
 #include "phalanx/nn/pass.h"
@@ -43,6 +44,8 @@ class Dispatch {
 
   // In how many rounds experts compute; the same on all ranks.
   virtual int rounds() { return 1; }
+  // How many rows this rank's experts have in a round, where the host knows it.
+  virtual std::optional<std::int64_t> expected_rows(int /*round*/) { return std::nullopt; }
   // [local experts + 1], i32: the rows of each local expert among those of a round.
   virtual Tensor offsets(int round) = 0;
   // Writes zeros to the rows of a round that are of no pair, which experts do not write. Before

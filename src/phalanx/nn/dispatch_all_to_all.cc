@@ -2,6 +2,7 @@
 // rows at home, sorted by (expert, pair); the messages of a round are runs of consecutive rows of
 // one expert, which lie where they belong on both sides, so nothing is packed or sorted again.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -28,7 +29,13 @@ class AllToAllDispatch final : public Dispatch {
     if (counts) counts_.emplace(pass.ops.backend.read_later(pass.ops.queue, counts));
   }
 
-  int rounds() override { return plan().rounds(); }
+  int rounds() override {
+    // A plan of memory has no data: it goes through a later round, which is empty, if there may be
+    // any.
+    return is_planned() ? std::min<int>(2, static_cast<int>(sizes().most_rounds()))
+                        : plan().rounds();
+  }
+  std::optional<std::int64_t> expected_rows(int round) override { return plan().rows(round); }
   Tensor offsets(int round) override {
     const std::vector<std::int32_t> offsets = plan().offsets(round);
     const Tensor tensor = pass_.scratch(DType::kI32, {static_cast<std::int64_t>(offsets.size())});
@@ -95,6 +102,7 @@ class AllToAllDispatch final : public Dispatch {
 
  private:
   std::int64_t tokens() const { return pass_.shape.stream_rows(); }
+  bool is_planned() const { return pass_.ops.backend.space() == MemorySpace::kNone; }
   RowSizes sizes() const { return row_sizes(settings_, layout_, tokens()); }
 
   // The first call waits for the counts.
@@ -105,8 +113,7 @@ class AllToAllDispatch final : public Dispatch {
     return *plan_;
   }
   std::vector<std::int64_t> counts() {
-    // A plan of memory has no data.
-    if (!counts_ || pass_.ops.backend.space() == MemorySpace::kNone) {
+    if (!counts_ || is_planned()) {
       return balanced_counts(settings_, layout_, tokens());
     }
     const std::span<const std::byte> bytes = counts_->wait();

@@ -198,7 +198,8 @@ void Experts::compute_fc1(Pass& pass, Dispatch& dispatch, int number, const Leav
                                          .weight = weights(pass, fc1_.weights),
                                          .offsets = offsets,
                                          .bias = {},
-                                         .bias_factors = {}});
+                                         .bias_factors = {},
+                                         .expected_rows = dispatch.expected_rows(number)});
 }
 
 Tensor Experts::activated(Pass& pass, const Round& round, const Tensor& offsets) const {
@@ -228,7 +229,8 @@ void Experts::compute_dfc1(Pass& pass, Dispatch& dispatch, int number, const Lea
   ops::grouped_linear_input_gradient(pass.ops, {.dx = dactivated,
                                                 .dy = round.dy,
                                                 .weight = weights(pass, fc2_.weights),
-                                                .offsets = offsets});
+                                                .offsets = offsets,
+                                                .expected_rows = dispatch.expected_rows(number)});
   ops::grouped_activation_backward(pass.ops, {.dx = round.dfc1,
                                               .dprobabilities = dots,
                                               .dy = dactivated,
@@ -284,7 +286,8 @@ void Experts::forward(Pass& pass, Dispatch& dispatch, const Tensor& y, const Ten
                                  .weight = weights(pass, fc2_.weights),
                                  .offsets = offsets,
                                  .bias = adds_bias() ? weights(pass, fc2_.biases) : Tensor{},
-                                 .bias_factors = adds_bias() ? round.probabilities : Tensor{}});
+                                 .bias_factors = adds_bias() ? round.probabilities : Tensor{},
+                                 .expected_rows = dispatch.expected_rows(number)});
     dispatch.give_back(number, {coming, results}, {});
   }
   dispatch.add_up_rows(y, coming);
@@ -314,17 +317,19 @@ void Experts::backward_input(Pass& pass, const Tensor& dx, const Tensor& dprobab
     const Tensor offsets = dispatch->offsets(number);
     if (number > 0) compute_fc1(pass, *dispatch, number, from, round, offsets);
     compute_dfc1(pass, *dispatch, number, from, round, offsets, dots);
-    ops::grouped_linear_input_gradient(
-        pass.ops,
-        {.dx = drows, .dy = round.dfc1, .weight = weights(pass, fc1_.weights), .offsets = offsets});
+    ops::grouped_linear_input_gradient(pass.ops,
+                                       {.dx = drows,
+                                        .dy = round.dfc1,
+                                        .weight = weights(pass, fc1_.weights),
+                                        .offsets = offsets,
+                                        .expected_rows = dispatch->expected_rows(number)});
     dispatch->give_back(number, {coming, drows}, {coming_dots, dots});
   }
   dispatch->add_up_rows(dx, coming);
   dispatch->add_up_numbers(dprobabilities, coming_dots);
 }
 
-void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
-                            const Tensor& offsets, const Tensor& bias_factors,
+void Experts::add_gradients(Pass& pass, const Linears& linears, const LinearRows& rows,
                             const Gradients& gradients) {
   const auto gradient_of = [&](const std::vector<ParamId>& ids, bool& adds) {
     adds = gradients.is_written(ids.front());
@@ -333,13 +338,19 @@ void Experts::add_gradients(Pass& pass, const Linears& linears, const Tensor& dy
   };
   bool adds = false;
   const Tensor dweight = gradient_of(linears.weights, adds);
-  ops::grouped_linear_weight_gradient(
-      pass.ops, {.dweight = dweight, .dy = dy, .x = x, .offsets = offsets, .accumulate = adds});
+  ops::grouped_linear_weight_gradient(pass.ops, {.dweight = dweight,
+                                                 .dy = rows.dy,
+                                                 .x = rows.x,
+                                                 .offsets = rows.offsets,
+                                                 .accumulate = adds,
+                                                 .expected_rows = rows.expected});
   if (linears.biases.empty()) return;
   const Tensor dbias = gradient_of(linears.biases, adds);
-  ops::grouped_bias_gradient(
-      pass.ops,
-      {.dbias = dbias, .dy = dy, .offsets = offsets, .factors = bias_factors, .accumulate = adds});
+  ops::grouped_bias_gradient(pass.ops, {.dbias = dbias,
+                                        .dy = rows.dy,
+                                        .offsets = rows.offsets,
+                                        .factors = rows.bias_factors,
+                                        .accumulate = adds});
 }
 
 void Experts::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x, const Routing& routing,
@@ -375,14 +386,25 @@ void Experts::backward_weight(Pass& pass, const Tensor& dy, const Tensor& x, con
       if (!has_messages) {
         dispatch->fetch(0, {from.dy, round.dy}, {from.probabilities, round.probabilities});
       }
-      add_gradients(pass, fc2_, round.dy, activated(pass, round, offsets), offsets,
-                    round.probabilities, gradients);
+      add_gradients(pass, fc2_,
+                    {.dy = round.dy,
+                     .x = activated(pass, round, offsets),
+                     .offsets = offsets,
+                     .bias_factors = round.probabilities,
+                     .expected = dispatch->expected_rows(number)},
+                    gradients);
     }
     if (fc1_.trains) {
       const WorkspaceScope of_linear(pass.ops.workspace);
       if (number == 0) round.x = rows(pass, rows_, saved);
       if (!has_messages) dispatch->fetch(0, {from.x, round.x}, {});
-      add_gradients(pass, fc1_, round.dfc1, round.x, offsets, {}, gradients);
+      add_gradients(pass, fc1_,
+                    {.dy = round.dfc1,
+                     .x = round.x,
+                     .offsets = offsets,
+                     .bias_factors = {},
+                     .expected = dispatch->expected_rows(number)},
+                    gradients);
     }
   }
 }

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,13 @@ class Experts {
   Linears add_fc2(ParamTable& table, std::vector<ParamId>& owned, const std::string& name) const;
   // The parameters of this rank's experts as one tensor, [experts, ...].
   static Tensor weights(const Pass& pass, const std::vector<ParamId>& ids);
-  static void add_gradients(Pass& pass, const Linears& linears, const Tensor& dy, const Tensor& x,
-                            const Tensor& offsets, const Tensor& bias_factors,
+  // The rows of one linear in a round: its output's gradients, what it read, whose they are.
+  struct LinearRows {
+    Tensor dy, x, offsets;
+    Tensor bias_factors;  // absent: 1
+    std::optional<std::int64_t> expected;
+  };
+  static void add_gradients(Pass& pass, const Linears& linears, const LinearRows& rows,
                             const Gradients& gradients);
   // This rank's part.
   std::int64_t ffn_hidden() const {

@@ -39,6 +39,12 @@ void expect_product(std::string_view op, const ProductOperands& operands, bool g
   expect_dense_groups(op, operands.stacked);
 }
 
+// How many rows groups have, as far as it is known: `rows` is [rows, ...].
+template <typename Op>
+std::int64_t rows_of(const Op& op, const Tensor& rows) {
+  return op.expected_rows.value_or(rows.shape[0]);
+}
+
 void expect_factors(std::string_view op, const Tensor& factors, std::int64_t rows) {
   if (!factors) return;
   expect_full_precision(op, "factors", factors, {rows});
@@ -48,15 +54,15 @@ void expect_factors(std::string_view op, const Tensor& factors, std::int64_t row
 }  // namespace
 
 OpCost cost(const GroupedLinearForward& op) {
-  return {"grouped_linear_forward", 2 * op.y.count() * op.x.shape[1],
+  return {"grouped_linear_forward", 2 * rows_of(op, op.y) * op.y.shape[1] * op.x.shape[1],
           bytes_of(op.x, op.weight, op.offsets, op.bias, op.bias_factors), bytes_of(op.y)};
 }
 OpCost cost(const GroupedLinearInputGradient& op) {
-  return {"grouped_linear_input_gradient", 2 * op.dx.count() * op.dy.shape[1],
+  return {"grouped_linear_input_gradient", 2 * rows_of(op, op.dx) * op.dx.shape[1] * op.dy.shape[1],
           bytes_of(op.dy, op.weight, op.offsets), bytes_of(op.dx)};
 }
 OpCost cost(const GroupedLinearWeightGradient& op) {
-  return {"grouped_linear_weight_gradient", 2 * op.dy.count() * op.x.shape[1],
+  return {"grouped_linear_weight_gradient", 2 * rows_of(op, op.dy) * op.dy.shape[1] * op.x.shape[1],
           bytes_of(op.dy, op.x, op.offsets) + (op.accumulate ? bytes_of(op.dweight) : 0),
           bytes_of(op.dweight)};
 }

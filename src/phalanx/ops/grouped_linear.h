@@ -1,7 +1,8 @@
 #pragma once
 // Linear layers of groups (experts): each group has rows of its own and a weight of its own. Rows
 // are sorted by group: group e has rows [offsets[e], offsets[e + 1]), perhaps none; how many each
-// has is data, so costs and scratch memory are those of all rows. Rows in front of the first group
+// has is data, so scratch memory is that of all rows, and so are costs, unless expected_rows says
+// how many there are. Rows in front of the first group
 // or behind the last one are not read, and results there stay as they are. Offsets are i32 and rise
 // from at least 0 to at most the number of rows.
 //
@@ -11,6 +12,9 @@
 //
 // A result has the bits that ops/linear.h gives the group alone (on CUDA: near them), so it depends
 // neither on other groups nor, row by row, on the number of rows.
+
+#include <cstdint>
+#include <optional>
 
 #include "phalanx/ops/linear.h"
 
@@ -23,6 +27,7 @@ struct GroupedLinearForward {
   Tensor offsets;       // [groups + 1], i32
   Tensor bias;          // [groups, n], optional; added before rounding
   Tensor bias_factors;  // [rows], f32, optional: a row gets its factor times the bias
+  std::optional<std::int64_t> expected_rows = {};
 };
 
 // dx = dy W.
@@ -31,6 +36,7 @@ struct GroupedLinearInputGradient {
   Tensor dy;       // [rows, n]
   Tensor weight;   // [groups, n, k]
   Tensor offsets;  // [groups + 1], i32
+  std::optional<std::int64_t> expected_rows = {};
 };
 
 // dweight[e] += dy^T x over the rows of e (or = without accumulate: zeros for a group without
@@ -41,6 +47,7 @@ struct GroupedLinearWeightGradient {
   Tensor x;        // [rows, k]
   Tensor offsets;  // [groups + 1], i32
   bool accumulate = true;
+  std::optional<std::int64_t> expected_rows = {};
 };
 
 // dbias[e] += the sum of factor dy over the rows of e, in their order (or = without accumulate).

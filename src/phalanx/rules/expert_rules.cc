@@ -81,6 +81,28 @@ void check_groups(const ExpertConfig& e) {
   }
 }
 
+void check_dispatch(const ExpertConfig& e) {
+  if (e.moe_pad_expert_input_to_capacity && e.moe_expert_capacity_factor <= 0.0) {
+    throw ConfigError(
+        "--moe-pad-expert-input-to-capacity needs a --moe-expert-capacity-factor above 0: without "
+        "it an expert has no capacity");
+  }
+  if (e.moe_planned_imbalance == ExpertConfig{}.moe_planned_imbalance) return;
+  if (e.moe_token_dispatcher_type == "allgather") {
+    throw ConfigError(
+        "--moe-planned-imbalance {} and --moe-token-dispatcher-type allgather exclude each other: "
+        "all tokens get memory on every rank; give --moe-token-dispatcher-type alltoall, or leave "
+        "the first out",
+        e.moe_planned_imbalance);
+  }
+  if (e.moe_pad_expert_input_to_capacity) {
+    throw ConfigError(
+        "--moe-planned-imbalance {} and --moe-pad-expert-input-to-capacity exclude each other: "
+        "padded experts have equally many rows; leave one out",
+        e.moe_planned_imbalance);
+  }
+}
+
 void check_shared_expert(const TrainConfig& c) {
   const std::int64_t width = c.experts.moe_shared_expert_intermediate_size;
   if (width % c.layout.tensor_model_parallel_size == 0) return;
@@ -177,6 +199,7 @@ void resolve_experts(TrainConfig& c) {
   check_router(e);
   check_sinkhorn(e);
   check_groups(e);
+  check_dispatch(e);
   expert_layers_from_text(e.moe_layer_freq, c.model.num_layers);  // throws if it is malformed
   router_losses(e);
 }

@@ -55,7 +55,13 @@ TEST(ConfigExperts, TakeTheirFlags) {
       "--moe-router-topk-scaling-factor 2.5 --moe-router-load-balancing-type seq_aux_loss "
       "--moe-aux-loss-coeff 1e-3 --moe-z-loss-coeff 1e-4 --moe-expert-capacity-factor 1.5 "
       "--moe-token-drop-policy position --moe-shared-expert-intermediate-size 96 "
-      "--moe-shared-expert-gate --moe-grouped-gemm --moe-token-dispatcher-type alltoall");
+      "--moe-shared-expert-gate --moe-grouped-gemm --moe-token-dispatcher-type flex "
+      "--moe-planned-imbalance 1.5");
+  EXPECT_EQ(experts.dispatch, nn::TokenDispatch::kAllToAll);
+  EXPECT_EQ(experts.planned_imbalance, 1.5);
+  EXPECT_FALSE(experts.pad_to_capacity);
+  EXPECT_TRUE(experts_of("--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity")
+                  .pad_to_capacity);
   EXPECT_THAT(experts.layers, ElementsAre(true, false, true, false));
   EXPECT_EQ(experts.ffn_hidden, 48);
   EXPECT_EQ(experts.rule.score, ops::RouterScore::kSigmoid);
@@ -118,8 +124,20 @@ TEST(ConfigExperts, AreRefused) {
            {"--moe-router-enable-expert-bias", "give one of these, or --moe-aux-loss-coeff"},
            {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
            {"--moe-use-upcycling", "train them from the beginning"},
+<<<<<<< HEAD
            {"--moe-pad-expert-input-to-capacity", "no padding"},
            {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"}}) {
+=======
+           {"--moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
+           {"--moe-pad-expert-input-to-capacity --moe-expert-capacity-factor -1",
+            "needs a --moe-expert-capacity-factor above 0"},
+           {"--moe-planned-imbalance 3", "allgather exclude each other"},
+           {"--moe-planned-imbalance 3 --moe-token-dispatcher-type alltoall "
+            "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
+            "padded experts have equally many rows"},
+           {"--moe-token-dispatcher-type some", "allgather"},
+           {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
+>>>>>>> scale-dispatch2
     EXPECT_THAT(refusal_of("--num-experts 8 " + flags), HasSubstr(reason)) << flags;
   }
 }

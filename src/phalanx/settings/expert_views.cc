@@ -140,6 +140,10 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
           .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability
                                                             : ops::DropPolicy::kPosition,
+          .pad_to_capacity = e.moe_pad_expert_input_to_capacity,
+          .dispatch = e.moe_token_dispatcher_type == "allgather" ? nn::TokenDispatch::kAllGather
+                                                                 : nn::TokenDispatch::kAllToAll,
+          .planned_imbalance = e.moe_planned_imbalance,
           .shared_ffn_hidden = e.moe_shared_expert_intermediate_size,
           .shared_gate = e.moe_shared_expert_gate};
 }

@@ -111,8 +111,11 @@ struct ExpertConfig {
   std::vector<std::string> moe_router_load_balancing_type = {"aux_loss"};
   std::vector<std::string> moe_aux_loss_coeff = {"0"};
   double moe_z_loss_coeff = 0.0;
-  double moe_expert_capacity_factor = 0.0;               // 0 or less: none
-  std::string moe_token_drop_policy = "probs";           // probs, position
+  double moe_expert_capacity_factor = 0.0;      // 0 or less: none
+  std::string moe_token_drop_policy = "probs";  // probs, position
+  bool moe_pad_expert_input_to_capacity = false;
+  std::string moe_token_dispatcher_type = "allgather";  // allgather, alltoall, flex: alltoall
+  double moe_planned_imbalance = 2.0;
   std::int64_t moe_shared_expert_intermediate_size = 0;  // 0: none
   bool moe_shared_expert_gate = false;
   bool moe_per_layer_logging = false;
