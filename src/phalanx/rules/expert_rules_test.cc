@@ -124,10 +124,6 @@ TEST(ConfigExperts, AreRefused) {
            {"--moe-router-enable-expert-bias", "give one of these, or --moe-aux-loss-coeff"},
            {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
            {"--moe-use-upcycling", "train them from the beginning"},
-<<<<<<< HEAD
-           {"--moe-pad-expert-input-to-capacity", "no padding"},
-           {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"}}) {
-=======
            {"--moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
            {"--moe-pad-expert-input-to-capacity --moe-expert-capacity-factor -1",
             "needs a --moe-expert-capacity-factor above 0"},
@@ -136,8 +132,7 @@ TEST(ConfigExperts, AreRefused) {
             "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
             "padded experts have equally many rows"},
            {"--moe-token-dispatcher-type some", "allgather"},
-           {"--moe-input-jitter-eps 0.01", "is not changed at random"}}) {
->>>>>>> scale-dispatch2
+           {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"}}) {
     EXPECT_THAT(refusal_of("--num-experts 8 " + flags), HasSubstr(reason)) << flags;
   }
 }
