@@ -45,13 +45,13 @@ RanksRun run_on_ranks(const TrainConfig& config, std::int64_t vocabulary, std::i
   const auto threads = static_cast<int>(config.layout.threads_per_rank);
   const auto products =
       cpu::choose_products(config.model.matmul_precision, config.model.bf16).products;
-  const RankGrid grid = rank_grid(config.layout);
+  const ParallelGrids grids = parallel_grids(config.layout);
   const StepPrograms programs = step_programs(config);
   const std::string name = "bench-" + random_digits(kUniqueDigits);
   RanksRun run;
-  run_local_ranks(grid.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
+  run_local_ranks(grids.world_size(), {.threads_per_rank = threads}, [&](Communicator& world) {
     const bool is_first = world.rank() == 0;
-    const RankCommunicators ranks(grid, world);
+    const RankCommunicators ranks(grids, world);
     const MemoryPlan plan = plan_memory(config, *model, programs, world.rank(), {products});
     RankArenas arenas(plan.bytes);
     arenas.folders = open_folders(config.layout, name, world.rank());

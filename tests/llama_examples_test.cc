@@ -67,6 +67,13 @@ TEST_F(LlamaExamplesTest, ATinyMixtralFromNothing) {
       2)
       << made.out;
   EXPECT_GT(std::min(first, last), 0.9);
+  const std::size_t busiest = made.out.find("busiest expert over the mean: ");
+  ASSERT_NE(busiest, std::string::npos) << made.out;
+  EXPECT_EQ(std::sscanf(made.out.c_str() + busiest,
+                        "busiest expert over the mean: %lf in the first iteration, %lf in the last",
+                        &first, &last),
+            2)
+      << made.out;
   const Json config = Json::parse(read("run/hugging-face/config.json"));
   EXPECT_EQ(config.at("architectures"), Json::array({"MixtralForCausalLM"}));
   EXPECT_EQ(config.at("num_local_experts"), 8);

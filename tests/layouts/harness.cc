@@ -178,11 +178,11 @@ class Training {
       : config_(config),
         steps_(steps),
         left_(left),
-        grid_(rank_grid(config.layout)),
+        grids_(parallel_grids(config.layout)),
         model_(make_model(config, kVocabulary)),
         schema_(model_->batch_schema()),
         programs_(step_programs(config)),
-        plans_(static_cast<std::size_t>(grid_.world_size())),
+        plans_(static_cast<std::size_t>(grids_.world_size())),
         results_(plans_.size()),
         measured_(results_.size()) {
     for (const RankPlan& plan : plan_ranks(config, *model_, programs_, {kProducts})) {
@@ -191,7 +191,8 @@ class Training {
   }
 
   TrainingResult run() {
-    run_local_ranks(grid_.world_size(), {.threads_per_rank = 1, .timeout = std::chrono::minutes(5)},
+    run_local_ranks(grids_.world_size(),
+                    {.threads_per_rank = 1, .timeout = std::chrono::minutes(5)},
                     [&](Communicator& world) { run_rank(world); });
     return result();
   }
@@ -216,7 +217,7 @@ class Training {
   const TrainConfig& config_;
   int steps_;
   LeftGradients left_;
-  RankGrid grid_;
+  ParallelGrids grids_;
   std::shared_ptr<const Model> model_;
   BatchSchema schema_;
   StepPrograms programs_;
@@ -233,7 +234,7 @@ class Training {
 
 void Training::run_rank(Communicator& world) {
   const auto me = static_cast<std::size_t>(world.rank());
-  const RankCommunicators ranks(grid_, world);
+  const RankCommunicators ranks(grids_, world);
   RankArenas arenas(plans_[me].bytes);
   arenas.folders = open_folders(config_.layout, "layouts", world.rank());
   const auto backend = make_cpu_backend(1, kProducts);
@@ -388,8 +389,8 @@ TrainingResult Training::result() {
   }
   result.initial_weights = initial_.take();
   result.initial_stored = initial_stored_.take();
-  const bool divides_itself =
-      model_->losses().size() > 1 || config_.optimizer.loss_average == "microbatch";
+  const bool divides_itself = model_->losses().size() > 1 || !model_->auxiliary_losses().empty() ||
+                              config_.optimizer.loss_average == "microbatch";
   if (!divides_itself) {
     result.first_factor = rows_of_loss() / results_[0].front().tokens();
   }

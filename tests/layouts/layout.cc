@@ -241,6 +241,15 @@ void set_llama(const Layout& layout, ModelConfig& m) {
   m.qk_layernorm = layout.qkv_extras;
 }
 
+void set_experts(const Layout& layout, TrainConfig& c) {
+  if (layout.experts == 0) return;
+  c.experts.num_experts = layout.experts;
+  c.experts.moe_ffn_hidden_size = 16;
+  c.experts.moe_aux_loss_coeff = {"0.01"};
+  c.layout.expert_model_parallel_size = layout.expert_parallel;
+  c.layout.expert_tensor_parallel_size = layout.expert_tensor;
+}
+
 void set_family(const Layout& layout, TrainConfig& c) {
   if (layout.family == "llama") return set_llama(layout, c.model);
   c.model.family = layout.family;
@@ -280,6 +289,9 @@ std::string name_of(const Layout& l) {
   if (!l.freeze.empty()) model += fmt::format(" freezes {}", l.freeze);
   if (!l.adapters.empty()) model += fmt::format(" adapts {}", l.adapters);
   if (l.adapter_dropout > 0.0) model += fmt::format(" dropping {}", l.adapter_dropout);
+  if (l.experts > 0) {
+    model += fmt::format(" E{} ep{} etp{}", l.experts, l.expert_parallel, l.expert_tensor);
+  }
   return fmt::format(
       "t{}{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
       context, pipeline, l.data, name_of(l.zero), kFiles[static_cast<std::size_t>(l.files)],
@@ -307,7 +319,8 @@ Layout on_one_rank(const Layout& layout) {
           .trainable = layout.trainable,
           .freeze = layout.freeze,
           .adapters = layout.adapters,
-          .adapter_dropout = layout.adapter_dropout};
+          .adapter_dropout = layout.adapter_dropout,
+          .experts = layout.experts};
 }
 
 Layout without_bitwise_features(const Layout& layout) {
@@ -319,6 +332,8 @@ Layout without_bitwise_features(const Layout& layout) {
   plain.heads_of_exchange = layout.heads_of_exchange;
   plain.cuts_documents = layout.cuts_documents;
   plain.sequence_parallel = layout.sequence_parallel;
+  plain.expert_parallel = layout.expert_parallel;
+  plain.expert_tensor = layout.expert_tensor;
   plain.zero.copies = layout.zero.copies;
   if (layout.zero.copies > 1) plain.zero.stage = 1;
   if (adds_sums(layout)) plain.zero.stage = 2;
@@ -387,6 +402,7 @@ TrainConfig config_of(const Layout& layout) {
   c.layout.ddp_bucket_size = layout.small_buckets ? 1 : 0;
   set_recomputation(layout.recompute, c);
   set_family(layout, c);
+  set_experts(layout, c);
   return c;
 }
 

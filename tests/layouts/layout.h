@@ -72,6 +72,9 @@ struct Layout {
   std::string freeze = {};
   std::string adapters = {};  // targets of --lora-targets, with blanks between them; rank 2
   double adapter_dropout = 0.0;
+  int experts = 0;          // of each layer; 0: it has none. Each token chooses two
+  int expert_parallel = 1;  // over ranks: --expert-model-parallel-size
+  int expert_tensor = 1;    // --expert-tensor-parallel-size
 };
 
 // "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".

@@ -36,10 +36,10 @@ using Work = std::function<StepResult(Rank&, const BatchSource&)>;
 std::vector<StepResult> on_ranks(const TrainConfig& c, const Work& work) {
   const auto model = make_model(c, kVocabulary);
   const StepPrograms programs = step_programs(c);
-  const RankGrid grid = rank_grid(c.layout);
-  std::vector<StepResult> results(static_cast<std::size_t>(grid.world_size()));
-  run_local_ranks(grid.world_size(), {}, [&](Communicator& world) {
-    const RankCommunicators ranks(grid, world);
+  const ParallelGrids grids = parallel_grids(c.layout);
+  std::vector<StepResult> results(static_cast<std::size_t>(grids.world_size()));
+  run_local_ranks(grids.world_size(), {}, [&](Communicator& world) {
+    const RankCommunicators ranks(grids, world);
     RankArenas arenas(
         plan_memory(c, *model, programs, world.rank(), {.products = kProducts}).bytes);
     const auto backend = make_cpu_backend(1, kProducts);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/data_parallel/test_support.h"
+#include "phalanx/mesh/parallel_grids.h"
 
 namespace phalanx {
 namespace {
@@ -52,41 +53,49 @@ struct Written {
   std::int64_t total = 0, most = 0;
 };
 
+// What a rank writes.
+void add_written(const nn::ParamTable& table, const StateCut& cut, Writers writers,
+                 Written& written) {
+  const StateLayout states(table, cut);
+  std::int64_t own = 0;
+  std::vector<Piece> all = pieces(states, writers);
+  const std::vector<Piece> frozen = frozen_pieces(states);
+  all.insert(all.end(), frozen.begin(), frozen.end());
+  for (const Piece& piece : all) {
+    const ParamSpec& spec = table[piece.segment.id];
+    const std::int64_t columns = matrix_columns(spec.global_shape);
+    std::vector<int>& times = written.times[spec.name];
+    times.resize(static_cast<std::size_t>(spec.global_shape.count()));
+    for (const ParamBox& box : piece.boxes) {
+      own += box.rows * box.columns;
+      for (std::int64_t row = 0; row < box.rows; ++row) {
+        for (std::int64_t column = 0; column < box.columns; ++column) {
+          ++times.at(static_cast<std::size_t>((box.global_row + row) * columns + box.global_column +
+                                              column));
+        }
+      }
+    }
+  }
+  written.total += own;
+  written.most = std::max(written.most, own);
+}
+
 Written written_by_all(const Grid& grid) {
   Written written;
   for (int tensor = 0; tensor < grid.tensor; ++tensor) {
     const nn::ParamTable table = table_of(tensor, grid.tensor, grid.freezes);
     for (int replica = 0; replica < grid.replicas; ++replica) {
       for (int rank = 0; rank < grid.shards; ++rank) {
-        const StateLayout states(table, {.domains = {{.rank = rank,
-                                                      .ranks = grid.shards,
-                                                      .replica = replica,
-                                                      .replicas = grid.replicas,
-                                                      .first_tensor_rank = tensor == 0}},
-                                         .bucket_size = grid.bucket_size,
-                                         .weights = grid.weights,
-                                         .tile = grid.tile});
-        std::int64_t own = 0;
-        std::vector<Piece> all = pieces(states, grid.writers);
-        const std::vector<Piece> frozen = frozen_pieces(states);
-        all.insert(all.end(), frozen.begin(), frozen.end());
-        for (const Piece& piece : all) {
-          const ParamSpec& spec = table[piece.segment.id];
-          const std::int64_t columns = matrix_columns(spec.global_shape);
-          std::vector<int>& times = written.times[spec.name];
-          times.resize(static_cast<std::size_t>(spec.global_shape.count()));
-          for (const ParamBox& box : piece.boxes) {
-            own += box.rows * box.columns;
-            for (std::int64_t row = 0; row < box.rows; ++row) {
-              for (std::int64_t column = 0; column < box.columns; ++column) {
-                ++times.at(static_cast<std::size_t>((box.global_row + row) * columns +
-                                                    box.global_column + column));
-              }
-            }
-          }
-        }
-        written.total += own;
-        written.most = std::max(written.most, own);
+        add_written(table,
+                    {.domains = {{.rank = rank,
+                                  .ranks = grid.shards,
+                                  .replica = replica,
+                                  .replicas = grid.replicas,
+                                  .first_tensor_rank = tensor == 0}},
+                     .bucket_size = grid.bucket_size,
+                     .weights = grid.weights,
+                     .tile = grid.tile},
+                    grid.writers, written);
       }
     }
   }
@@ -114,6 +123,65 @@ TEST(Pieces, OfAllRanksAreEveryParameterOnce) {
                 EXPECT_EQ(times, std::vector<int>(times.size(), 1)) << name;
               }
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Two experts of each rank along an axis of two, cut over as many expert-tensor ranks.
+nn::ParamTable experts_of(const ParallelGrids& grids, int number) {
+  const GridCoordinates at = grids.coordinates(number);
+  const GridCoordinates of_experts = grids.expert_coordinates(number);
+  const int size = grids.expert_sizes().tensor;
+  nn::ParamTable table;
+  table.freeze([](const std::string& name) { return name == "3.bias"; });
+  table.add(
+      row_cut_parameter("dense", {48, 12}, DType::kF32, {}, at.tensor, grids.dense.sizes().tensor));
+  for (int i = 2 * of_experts.expert; i < 2 * of_experts.expert + 2; ++i) {
+    ParamSpec weight = column_cut_parameter(fmt::format("{}.weight", i), {30, 16}, DType::kF32, {},
+                                            of_experts.tensor, size);
+    ParamSpec bias = whole_parameter(fmt::format("{}.bias", i), {301}, DType::kF32, {});
+    weight.domain = bias.domain = ReductionDomain::kExpert;
+    table.add(weight);
+    table.add(bias);
+  }
+  return table;
+}
+
+DomainCut cut_of(int number, int count, bool is_sharded, bool is_first) {
+  DomainCut cut{.first_tensor_rank = is_first};
+  (is_sharded ? cut.rank : cut.replica) = number;
+  (is_sharded ? cut.ranks : cut.replicas) = count;
+  return cut;
+}
+
+TEST(Pieces, OfTwoDomainsAreEveryParameterOnce) {
+  for (const int tensor : {1, 2, 4}) {
+    for (const int expert_tensor : {1, 2, 4}) {
+      const ParallelGrids grids = parallel_grids(
+          {.world = 8, .tensor = tensor, .expert = 2, .expert_tensor = expert_tensor},
+          kDefaultOrder);
+      for (const bool is_sharded : {false, true}) {
+        for (const Writers writers : {Writers::kFirst, Writers::kAll}) {
+          SCOPED_TRACE(fmt::format("t {} etp {} sharded {} in turn {}", tensor, expert_tensor,
+                                   is_sharded, writers == Writers::kAll));
+          Written written;
+          for (int number = 0; number < grids.world_size(); ++number) {
+            const GridCoordinates at = grids.coordinates(number);
+            const GridCoordinates of_experts = grids.expert_coordinates(number);
+            add_written(experts_of(grids, number),
+                        {.domains = {.dense = cut_of(at.data, grids.dense.sizes().data, is_sharded,
+                                                     at.tensor == 0),
+                                     .expert = cut_of(of_experts.data, grids.expert_sizes().data,
+                                                      is_sharded, of_experts.tensor == 0)},
+                         .tile = 100},
+                        writers, written);
+          }
+          EXPECT_EQ(written.times.size(), 9U);
+          for (const auto& [name, times] : written.times) {
+            EXPECT_EQ(times, std::vector<int>(times.size(), 1)) << name;
           }
         }
       }

@@ -18,9 +18,9 @@ ExpertParallel layout_of(int rank, int size, int tensor_rank = 0, int tensor_siz
   return {.rank = rank, .size = size, .tensor_rank = tensor_rank, .tensor_size = tensor_size};
 }
 
-using Run = std::tuple<int, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-std::vector<Run> runs_of(const std::vector<TravelRun>& runs) {
-  std::vector<Run> all;
+using RunNumbers = std::tuple<int, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+std::vector<RunNumbers> runs_of(const std::vector<TravelRun>& runs) {
+  std::vector<RunNumbers> all;
   for (const TravelRun& run : runs) {
     all.emplace_back(run.peer, run.expert, run.at_home, run.at_expert, run.count);
   }
@@ -38,11 +38,12 @@ TEST(RowPlan, OrdersRowsByExpertThenHome) {
   EXPECT_EQ(plan.rows(0), 7);
   EXPECT_EQ(plan.offsets(0), (std::vector<std::int32_t>{0, 4, 7}));
   EXPECT_EQ(runs_of(plan.arriving(0)),
-            (std::vector<Run>{{0, 0, 0, 0, 3}, {1, 0, 0, 3, 1}, {0, 1, 0, 4, 1}, {1, 1, 0, 5, 2}}));
+            (std::vector<RunNumbers>{
+                {0, 0, 0, 0, 3}, {1, 0, 0, 3, 1}, {0, 1, 0, 4, 1}, {1, 1, 0, 5, 2}}));
   EXPECT_EQ(runs_of(plan.leaving(0)),
-            (std::vector<Run>{{0, 0, 0, 0, 3}, {0, 1, 3, 4, 1}, {1, 3, 4, 4, 2}}));
+            (std::vector<RunNumbers>{{0, 0, 0, 0, 3}, {0, 1, 3, 4, 1}, {1, 3, 4, 4, 2}}));
   EXPECT_EQ(runs_of(plan_of(1, 10).leaving(0)),
-            (std::vector<Run>{{0, 0, 0, 3, 1}, {0, 1, 1, 5, 2}, {1, 2, 3, 0, 4}}));
+            (std::vector<RunNumbers>{{0, 0, 0, 3, 1}, {0, 1, 1, 5, 2}, {1, 2, 3, 0, 4}}));
 }
 
 TEST(RowPlan, CutsRowsIntoRounds) {
@@ -53,8 +54,8 @@ TEST(RowPlan, CutsRowsIntoRounds) {
   EXPECT_EQ(plan.offsets(2), (std::vector<std::int32_t>{0, 0, 1}));
   EXPECT_EQ(plan_of(1, 3).rows(2), 0);
   EXPECT_EQ(runs_of(plan.arriving(1)),
-            (std::vector<Run>{{1, 0, 0, 0, 1}, {0, 1, 0, 1, 1}, {1, 1, 0, 2, 1}}));
-  EXPECT_EQ(runs_of(plan_of(1, 3).leaving(2)), (std::vector<Run>{{0, 1, 2, 0, 1}}));
+            (std::vector<RunNumbers>{{1, 0, 0, 0, 1}, {0, 1, 0, 1, 1}, {1, 1, 0, 2, 1}}));
+  EXPECT_EQ(runs_of(plan_of(1, 3).leaving(2)), (std::vector<RunNumbers>{{0, 1, 2, 0, 1}}));
 }
 
 // What leaves one rank for another is what arrives there, run by run: else messages would not meet.
@@ -72,7 +73,7 @@ TEST(RowPlan, RanksAgreeOnMessages) {
   for (int round = 0; round < plans[0].rounds(); ++round) {
     for (int home = 0; home < kRanks; ++home) {
       for (int there = 0; there < kRanks; ++there) {
-        std::vector<Run> leaving, arriving;
+        std::vector<RunNumbers> leaving, arriving;
         for (TravelRun run : plans[static_cast<std::size_t>(home)].leaving(round)) {
           if (run.peer != there) continue;
           rows += run.count;

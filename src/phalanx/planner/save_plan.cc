@@ -60,12 +60,19 @@ SavePlan save_plan(const TrainConfig& config, const Model& model,
     std::map<int, double> of_hosts;
     const auto ranks_of_host = static_cast<int>(ranks_on_machine(config.layout));
     double largest = 0;
+    const ParallelGrids grids = parallel_grids(config.layout);
+    const auto dense_ranks = static_cast<double>(data_and_context_size(config.layout));
+    const auto expert_ranks = static_cast<double>(grids.expert_sizes().data);
     for (const RankPlan& group : groups) {
-      // The ranks of a place share what it has; the first one writes what is not trained.
-      const auto held = static_cast<double>(group.memory.model_parameters);
-      const double part = held * per_element(plan.bytes - frozen_bytes) /
-                          static_cast<double>(data_and_context_size(config.layout));
-      const double of_first = held * per_element(frozen_bytes);
+      // The data-parallel ranks of each domain share what they have; the first one writes what is
+      // not trained.
+      const auto experts = static_cast<double>(group.memory.expert_parameters);
+      const double dense = static_cast<double>(group.memory.model_parameters) - experts;
+      const double part =
+          (dense / dense_ranks + experts / expert_ranks) * per_element(plan.bytes - frozen_bytes);
+      const GridCoordinates at = grids.dense.coordinates(group.ranks.front());
+      const bool is_first = at.data == 0 && at.context == 0;
+      const double of_first = (experts + (is_first ? dense : 0.0)) * per_element(frozen_bytes);
       largest = std::max(largest, part + of_first);
       for (const int rank : group.ranks) of_hosts[rank / ranks_of_host] += part;
       of_hosts[group.ranks.front() / ranks_of_host] += of_first;

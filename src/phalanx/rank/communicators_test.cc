@@ -75,5 +75,39 @@ TEST(RankCommunicators, AThousandRanksSplitAndMeet) {
   });
 }
 
+// Two stages of two tensor-parallel and four data-parallel ranks. Four ranks share out the experts
+// of a layer, cut each of them, or both.
+TEST(RankCommunicators, ExpertsHaveAGridOfTheirOwn) {
+  for (const int tensor : {1, 2, 4}) {
+    const int expert = 4 / tensor;
+    const ParallelGrids grids = parallel_grids(
+        {.world = 16, .tensor = 2, .pipeline = 2, .expert = expert, .expert_tensor = tensor},
+        kDefaultOrder);
+    run_local_ranks(16, {.threads_per_rank = 1}, [&](Communicator& world) {
+      const RankCommunicators ranks(grids, world);
+      const int of_stage = world.rank() % 8;
+      const ExpertParallel layout = ranks.expert_parallel();
+      EXPECT_EQ(layout.tensor_rank, of_stage % tensor);
+      EXPECT_EQ(layout.tensor_size, tensor);
+      EXPECT_EQ(layout.rank, of_stage / tensor % expert);
+      EXPECT_EQ(layout.size, expert);
+      const ExpertRegion region = ranks.expert_region();
+      EXPECT_EQ(region.all().size(), 4);
+      EXPECT_EQ(region.all().rank(), layout.tensor_rank + tensor * layout.rank);
+      EXPECT_EQ(region.experts() != nullptr ? region.experts()->rank() : 0, layout.rank);
+      EXPECT_EQ(region.tensor() != nullptr ? region.tensor()->rank() : 0, layout.tensor_rank);
+
+      const PerDomain<Communicator*> data = ranks.data_of_domains();
+      EXPECT_EQ(data.dense->size(), 4);
+      EXPECT_EQ(data.expert->size(), 2);
+      EXPECT_EQ(data.expert->rank(), of_stage / 4);
+      EXPECT_EQ(ranks.stage_of_domains().dense->size(), 2);
+      EXPECT_EQ(ranks.stage_of_domains().expert->size(), 4);
+      EXPECT_EQ(ranks.model_of_domains().dense->size(), 4);
+      EXPECT_EQ(ranks.model_of_domains().expert->size(), 8);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -111,7 +111,9 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
       .transfers = rehearsal.transfers,
       .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) {
-    if (!spec.is_state) plan.model_parameters += true_count(spec);
+    if (spec.is_state) continue;
+    plan.model_parameters += true_count(spec);
+    if (spec.domain == ReductionDomain::kExpert) plan.expert_parameters += true_count(spec);
   }
   if (config.run.async_save) {
     plan.saved_bytes = most_saved_bytes(

@@ -28,6 +28,7 @@ struct MemoryPlan {
   std::vector<std::int64_t> saved_per_microbatch;  // by chunk
   std::vector<int> microbatches_in_flight;         // by chunk
   std::int64_t model_parameters = 0;               // of this rank, without vocabulary padding
+  std::int64_t expert_parameters = 0;              // of these, the experts'
   std::int64_t flops_per_step = 0;  // of matrix products and attention as they are computed
   LargestUnit largest_unit = {};    // the longest work between two signs of life of a rank
   std::int64_t lent = 0;   // part of bytes["saved"]: whole weights and gradients for passes

@@ -1,0 +1,116 @@
+// The same tiny models with experts in every layer: equal to one rank to rounding, to the same
+// layout without anything that must not change a bit, bitwise. Experts have a grid and a reduction
+// domain of their own wherever the tensor-parallel ranks are not their tensor-parallel ranks. In
+// fp32: where 16 bits round otherwise, tokens choose other experts.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "expectations.h"
+
+namespace phalanx {
+namespace {
+
+constexpr int kSteps = 3;
+
+// Grids of experts of up to eight ranks: {tensor, context, data, pipeline, expert, expert tensor}.
+struct Grid {
+  int tensor, context, data, pipeline, expert, expert_tensor;
+};
+
+Layout layout_of(const Grid& grid) {
+  Layout layout{.tensor = grid.tensor,
+                .data = grid.data,
+                .pipeline = grid.pipeline,
+                .context = grid.context,
+                .sequence_parallel = grid.tensor > 1,
+                .layers = 2 * grid.pipeline,
+                .experts = 4,
+                .expert_parallel = grid.expert,
+                .expert_tensor = grid.expert_tensor};
+  if (grid.pipeline > 1) {
+    layout.schedule = "1f1b";
+    layout.chunks = 1;
+  }
+  return layout;
+}
+
+std::vector<Layout> expert_layouts() {
+  // Experts that are summed over the tensor-parallel ranks too, with their states cut by each
+  // stage, in files, in small messages, and in a pipeline.
+  Layout sums = layout_of({2, 1, 2, 1, 1, 1});
+  Layout alone = layout_of({2, 1, 1, 1, 1, 1});
+  alone.zero.stage = 1;
+  Layout second = layout_of({2, 1, 2, 1, 1, 1});
+  second.zero.stage = 2;
+  second.small_buckets = true;
+  second.overlap = Overlap::kReduce;
+  Layout third = layout_of({2, 2, 1, 1, 1, 1});
+  third.zero = {.stage = 3, .stays_below = 96};
+  third.recompute = Recompute::kUniform1;
+  Layout files = layout_of({2, 1, 2, 1, 1, 1});
+  files.zero.stage = 3;
+  files.files = Files::kBoth;
+  Layout stages = layout_of({2, 1, 1, 2, 1, 1});
+  stages.zero.stage = 1;
+  stages.overlap = Overlap::kReduceAndGather;
+  return {sums, alone, second, third, files, stages};
+}
+
+void expect_like_one_rank(const Layout& layout) {
+  SCOPED_TRACE(name_of(layout));
+  const auto config = legal_config(layout);
+  ASSERT_TRUE(config.has_value());
+  const TrainingResult result = train(*config, kSteps);
+  EXPECT_EQ(result.faults, std::vector<std::string>{});
+  EXPECT_EQ(result.skipped, std::vector<bool>(kSteps, false));
+  expect_planned_traffic(result);
+  expect_step_of_own_gradients(result, *config);
+  const Layout plain = without_bitwise_features(layout);
+  if (name_of(plain) != name_of(layout)) {
+    EXPECT_EQ(first_difference(result, train(*legal_config(plain), kSteps)), "");
+  }
+  expect_close(result, train(*legal_config(on_one_rank(layout)), kSteps), layout);
+}
+
+class ExpertLayouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(ExpertLayouts, TrainAsOneRankDoes) { expect_like_one_rank(GetParam()); }
+
+TEST(ExpertLayoutsNightly, TrainAsOneRankDoes) {
+  if (!is_nightly()) GTEST_SKIP() << "at night";
+  std::size_t number = 0;
+  for (const Grid& grid : {Grid{2, 1, 1, 1, 1, 1}, Grid{2, 2, 1, 1, 1, 1}, Grid{4, 1, 1, 1, 1, 1},
+                           Grid{2, 1, 2, 1, 1, 1}, Grid{2, 2, 2, 1, 1, 1}, Grid{2, 1, 2, 2, 1, 1},
+                           Grid{1, 2, 2, 1, 1, 1}, Grid{1, 1, 2, 2, 1, 1}}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const Overlap overlap : {Overlap::kNone, Overlap::kReduce}) {
+        Layout layout = layout_of(grid);
+        layout.zero.stage = stage;
+        layout.overlap = overlap;
+        layout.small_buckets = number % 2 == 0;
+        layout.recompute = static_cast<Recompute>(number % 5);
+        layout.micro_batch = number % 3 == 0 ? 2 : 1;
+        layout.tied = number++ % 3 != 1;
+        if (legal_config(layout)) expect_like_one_rank(layout);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Experts, ExpertLayouts, testing::ValuesIn(expert_layouts()),
+                         [](const auto& layout) {
+                           std::string name = name_of(layout.param);
+                           for (char& c : name) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace phalanx
