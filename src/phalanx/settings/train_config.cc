@@ -15,8 +15,6 @@ TrainConfig for_inference(const TrainConfig& trained) {
                      .optimizer = {},
                      .run = {}};
   config.layout.micro_batch_size = 1;
-  config.experts.expert_model_parallel_size = ExpertConfig{}.expert_model_parallel_size;
-  config.experts.expert_tensor_parallel_size = ExpertConfig{}.expert_tensor_parallel_size;
   return config;
 }
 
