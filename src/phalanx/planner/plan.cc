@@ -14,6 +14,7 @@
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
@@ -247,7 +248,12 @@ Json model_json(const RunPlan& plan) {
                {"sequence_length", c.data.seq_length},
                {"dtype", name_of(plan.model->transformer().dtype)},
                {"losses", loss_names(plan)}};
-  if (c.experts.num_experts > 0) json["active_parameters"] = plan.model->active_parameters();
+  if (c.experts.num_experts > 0) {
+    const nn::RowSizes rows = expert_rows(c);
+    json["active_parameters"] = plan.model->active_parameters();
+    json["expert_rows"] = {
+        {"balanced", rows.balanced}, {"planned", rows.round}, {"most", rows.most}};
+  }
   if (plan.trained_parameters != plan.model_parameters) {
     json["trained_parameters"] = plan.trained_parameters;
   }
@@ -371,6 +377,14 @@ std::string to_text(const RunPlan& plan) {
                                                format_count(plan.model->active_parameters()));
   text += fmt::format("{} parameters{}{}; {:.4g} floating-point operations a step\n",
                       format_count(plan.model_parameters), active, trained, flops_per_step(plan));
+  if (c.experts.num_experts > 0) {
+    const nn::RowSizes rows = expert_rows(c);
+    text += fmt::format(
+        "experts of a layer compute on each rank {} rows of a microbatch if all have equally many, "
+        "at most {}; memory is for {}{}\n",
+        rows.balanced, rows.most, rows.round,
+        rows.most_rounds() > 1 ? fmt::format(" (up to {} rounds)", rows.most_rounds()) : "");
+  }
   text += fmt::format(
       "global batch {} = {} microbatches of {} on each of {} data-parallel ranks; {} threads per "
       "rank, {}\n",

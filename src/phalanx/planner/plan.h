@@ -39,7 +39,8 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
 enum class ListedRanks { kAsManyAsReadable, kAll };
 
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; with
-// --trainable or --freeze also "trained_parameters", with experts "active_parameters"; of an
+// --trainable or --freeze also "trained_parameters", with experts "active_parameters" and
+// "expert_rows" ("balanced", "planned", "most": of a rank, a layer and a microbatch); of an
 // encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
 // "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
 // and, with --disk-bandwidth, "seconds" of a step on the busiest host), "save" ("bytes" of a

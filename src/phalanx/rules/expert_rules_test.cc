@@ -6,6 +6,7 @@
 #include <string>
 
 #include "phalanx/rules/test_support.h"
+#include "phalanx/settings/expert_views.h"
 
 namespace phalanx {
 namespace {
@@ -92,6 +93,16 @@ TEST(ConfigExperts, TakeTheirFlags) {
   EXPECT_EQ(experts_of(sinkhorn).rule.score, ops::RouterScore::kSoftmaxFirst);
   EXPECT_EQ(experts_of(sinkhorn + "--moe-router-topk 1").rule.score, ops::RouterScore::kSigmoid);
   EXPECT_EQ(experts_of("--moe-router-pre-softmax").rule.score, ops::RouterScore::kSoftmaxFirst);
+}
+
+TEST(ConfigExperts, HaveRowsOnARank) {
+  TrainConfig c =
+      parsed("--num-experts 8 --moe-token-dispatcher-type alltoall --moe-planned-imbalance 1.5");
+  EXPECT_EQ(expert_rows(c).round, 64) << "of 32 tokens";
+  c.layout.expert_model_parallel_size = 4;
+  EXPECT_EQ(expert_rows(c).balanced, 64);
+  EXPECT_EQ(expert_rows(c).round, 96);
+  EXPECT_EQ(expert_rows(c).most, 256);
 }
 
 TEST(ConfigExperts, AreRefused) {

@@ -148,4 +148,13 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .shared_gate = e.moe_shared_expert_gate};
 }
 
+nn::RowSizes expert_rows(const TrainConfig& c) {
+  const LayoutConfig& l = c.layout;
+  const std::int64_t shards =
+      l.context_parallel_size * (l.sequence_parallel ? l.tensor_model_parallel_size : 1);
+  const ExpertParallel layout{.size = static_cast<int>(l.expert_model_parallel_size),
+                              .tensor_size = static_cast<int>(l.expert_tensor_parallel_size)};
+  return nn::row_sizes(expert_settings(c), layout, c.data.seq_length / shards * l.micro_batch_size);
+}
+
 }  // namespace phalanx

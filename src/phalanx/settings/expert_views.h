@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "phalanx/nn/expert_settings.h"
+#include "phalanx/nn/row_plan.h"
 #include "phalanx/settings/train_config.h"
 
 namespace phalanx {
@@ -27,5 +28,9 @@ std::int64_t scores_of_group(const ExpertConfig& config);
 
 // Of a resolved configuration.
 nn::ExpertSettings expert_settings(const TrainConfig& config);
+
+// The rows of pairs of tokens and experts that a rank has memory for in a layer and a microbatch.
+// Of a resolved configuration with experts.
+nn::RowSizes expert_rows(const TrainConfig& config);
 
 }  // namespace phalanx
