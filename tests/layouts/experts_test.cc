@@ -59,7 +59,23 @@ std::vector<Layout> expert_layouts() {
   Layout stages = layout_of({2, 1, 1, 2, 1, 1});
   stages.zero.stage = 1;
   stages.overlap = Overlap::kReduceAndGather;
-  return {sums, alone, second, third, files, stages};
+  // Experts that are shared out, cut, and both: over data-parallel ranks, over tensor-parallel
+  // ranks, and over ranks of a context.
+  Layout shared = layout_of({1, 1, 2, 1, 2, 1});
+  shared.zero.stage = 1;
+  Layout within = layout_of({2, 1, 1, 1, 2, 1});
+  Layout cut = layout_of({2, 1, 2, 1, 2, 2});
+  cut.zero.stage = 2;
+  cut.small_buckets = true;
+  Layout wider = layout_of({1, 2, 2, 1, 1, 4});
+  wider.zero.stage = 3;
+  Layout both = layout_of({2, 1, 4, 1, 2, 2});
+  both.zero = {.stage = 3, .stays_below = 96};
+  both.recompute = Recompute::kUniform1;
+  Layout deep = layout_of({2, 1, 2, 2, 4, 1});
+  deep.zero.stage = 1;
+  deep.overlap = Overlap::kReduceAndGather;
+  return {sums, alone, second, third, files, stages, shared, within, cut, wider, both, deep};
 }
 
 void expect_like_one_rank(const Layout& layout) {
@@ -87,7 +103,10 @@ TEST(ExpertLayoutsNightly, TrainAsOneRankDoes) {
   std::size_t number = 0;
   for (const Grid& grid : {Grid{2, 1, 1, 1, 1, 1}, Grid{2, 2, 1, 1, 1, 1}, Grid{4, 1, 1, 1, 1, 1},
                            Grid{2, 1, 2, 1, 1, 1}, Grid{2, 2, 2, 1, 1, 1}, Grid{2, 1, 2, 2, 1, 1},
-                           Grid{1, 2, 2, 1, 1, 1}, Grid{1, 1, 2, 2, 1, 1}}) {
+                           Grid{1, 2, 2, 1, 1, 1}, Grid{1, 1, 2, 2, 1, 1}, Grid{1, 1, 4, 1, 4, 1},
+                           Grid{2, 1, 1, 1, 1, 2}, Grid{2, 1, 2, 1, 4, 1}, Grid{2, 2, 2, 1, 2, 2},
+                           Grid{1, 2, 2, 1, 2, 1}, Grid{1, 1, 4, 2, 2, 2}, Grid{4, 1, 2, 1, 2, 4},
+                           Grid{1, 2, 2, 2, 4, 1}}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const Overlap overlap : {Overlap::kNone, Overlap::kReduce}) {
         Layout layout = layout_of(grid);

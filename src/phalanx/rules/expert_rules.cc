@@ -127,24 +127,7 @@ void check_counts_of_a_step(const TrainConfig& c) {
   }
 }
 
-// Tokens stay on their ranks.
-void refuse_parallel_experts(const LayoutConfig& l) {
-  if (l.expert_model_parallel_size > 1) {
-    throw ConfigError(
-        "--expert-model-parallel-size {}: experts are not shared out among ranks in this version "
-        "of Phalanx; give 1, and --zero-stage 3 to share out their weights and states",
-        l.expert_model_parallel_size);
-  }
-  if (l.expert_tensor_parallel_size > 1) {
-    throw ConfigError(
-        "--expert-tensor-parallel-size {}: an expert is whole on every rank in this version of "
-        "Phalanx; give 1",
-        l.expert_tensor_parallel_size);
-  }
-}
-
 void check_ranks(const TrainConfig& c) {
-  refuse_parallel_experts(c.layout);
   const ExpertConfig& e = c.experts;
   const LayoutConfig& l = c.layout;
   const std::int64_t tensor = l.tensor_model_parallel_size;

@@ -130,8 +130,12 @@ TEST(ConfigExperts, AreRefused) {
            {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
            {"--moe-aux-loss-coeff much", "--moe-aux-loss-coeff much"},
            {"--moe-shared-expert-gate", "needs --moe-shared-expert-intermediate-size"},
-           {"--expert-model-parallel-size 2", "are not shared out among ranks"},
-           {"--expert-tensor-parallel-size 2", "an expert is whole on every rank"},
+           {"--expert-model-parallel-size 2", "--world-size 1 is not a multiple"},
+           {"--expert-tensor-parallel-size 2", "--world-size 1 is not a multiple"},
+           {"--expert-model-parallel-size 3",
+            "--num-experts 8 is not a multiple of --expert-model-parallel-size 3"},
+           {"--expert-tensor-parallel-size 2 --moe-ffn-hidden-size 33",
+            "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2"},
            {"--moe-router-enable-expert-bias", "give one of these, or --moe-aux-loss-coeff"},
            {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
            {"--moe-use-upcycling", "train them from the beginning"},
@@ -150,11 +154,15 @@ TEST(ConfigExperts, AreRefused) {
 
 TEST(ConfigExperts, NeedSequenceParallelRanks) {
   const std::string experts = "--num-experts 8 " + config_tests::kTwoTensorRanks;
-  config_tests::expect_refused(experts + "--sequence-parallel",
-                               "--expert-tensor-parallel-size 2: an expert is whole");
   config_tests::expect_refused(experts + "--expert-tensor-parallel-size 1",
                                "needs --sequence-parallel");
+  EXPECT_EQ(
+      config_tests::resolved(experts + "--sequence-parallel").layout.expert_tensor_parallel_size,
+      2);
   config_tests::resolved(experts + "--expert-tensor-parallel-size 1 --sequence-parallel");
+  config_tests::resolved(experts +
+                         "--expert-tensor-parallel-size 1 --sequence-parallel "
+                         "--expert-model-parallel-size 2");
 }
 
 TEST(ConfigExperts, CountOverAWholeStep) {
