@@ -248,6 +248,9 @@ void set_experts(const Layout& layout, TrainConfig& c) {
   c.experts.moe_aux_loss_coeff = {"0.01"};
   c.layout.expert_model_parallel_size = layout.expert_parallel;
   c.layout.expert_tensor_parallel_size = layout.expert_tensor;
+  if (layout.planned_imbalance == 0.0) return;
+  c.experts.moe_token_dispatcher_type = "alltoall";
+  c.experts.moe_planned_imbalance = layout.planned_imbalance;
 }
 
 void set_family(const Layout& layout, TrainConfig& c) {
@@ -291,6 +294,7 @@ std::string name_of(const Layout& l) {
   if (l.adapter_dropout > 0.0) model += fmt::format(" dropping {}", l.adapter_dropout);
   if (l.experts > 0) {
     model += fmt::format(" E{} ep{} etp{}", l.experts, l.expert_parallel, l.expert_tensor);
+    if (l.planned_imbalance > 0.0) model += fmt::format(" rounds of {}", l.planned_imbalance);
   }
   return fmt::format(
       "t{}{}{}{} d{}{}{}{}{}{}{} {} b{} {} {} {}{}", l.tensor, l.sequence_parallel ? " sp" : "",
@@ -334,6 +338,7 @@ Layout without_bitwise_features(const Layout& layout) {
   plain.sequence_parallel = layout.sequence_parallel;
   plain.expert_parallel = layout.expert_parallel;
   plain.expert_tensor = layout.expert_tensor;
+  plain.planned_imbalance = layout.planned_imbalance;
   plain.zero.copies = layout.zero.copies;
   if (layout.zero.copies > 1) plain.zero.stage = 1;
   if (adds_sums(layout)) plain.zero.stage = 2;

@@ -75,6 +75,9 @@ struct Layout {
   int experts = 0;          // of each layer; 0: it has none. Each token chooses two
   int expert_parallel = 1;  // over ranks: --expert-model-parallel-size
   int expert_tensor = 1;    // --expert-tensor-parallel-size
+  // Tokens travel to the ranks of their experts alone, in rounds of --moe-planned-imbalance; 0: all
+  // tokens to all ranks.
+  double planned_imbalance = 0.0;
 };
 
 // "t2 sp d4 zero3 x2 ... b2 fused bf16 tied".
