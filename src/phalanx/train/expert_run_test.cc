@@ -94,6 +94,24 @@ TEST_F(ExpertRunTest, ResumesBitwise) {
   expect_resume_is_bitwise(config(kOne, "--bf16 --moe-expert-capacity-factor 1.0"), 2);
 }
 
+// Each iteration has another grid of experts, and loads what the one before has saved.
+TEST_F(ExpertRunTest, GoesOnOnAnyGrid) {
+  train(config(kOne));
+  Layout four{.name = "d4", .data = 4};
+  four.zero = 3;
+  const auto go_on = [&](const Layout& layout, const std::string& flags, std::int64_t at) {
+    TrainConfig next = config(layout, flags, "grids");
+    next.run.load = next.run.save;
+    next.run.exit_interval = at;
+    EXPECT_EQ(pretrain(next), RunEnd::kFinished);
+  };
+  go_on(kOne, "", 1);
+  go_on(kData, "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall", 2);
+  go_on(kSequence, "--expert-tensor-parallel-size 2", 3);
+  go_on(four, "--expert-model-parallel-size 4", 4);
+  expect_near_one("grids", 1e-4);
+}
+
 // A bias of linears, no losses of routers, one expert for a token.
 TEST_F(ExpertRunTest, OfOneExpertLearns) {
   train(config(kOne,

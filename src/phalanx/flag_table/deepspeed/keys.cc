@@ -99,7 +99,7 @@ constexpr Key kKeys[] = {
           "every run begins with its memory plan, and --log-memory-interval repeats what is held"),
     either_way("dataloader_drop_last", kBatchesAreWhole),
     only_false("use_data_before_expert_parallelism",
-               "experts are not shared out among ranks in this version of Phalanx"),
+               "neighbouring ranks share out the experts, as in Megatron-core"),
     only_false("graph_harvesting", "kernels are not recorded as graphs"),
     taken("vocabulary_size", kInteger, {},
           "the tokenizer says how many ids there are, or --model-vocab-size"),
