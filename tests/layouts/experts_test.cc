@@ -105,6 +105,30 @@ class ExpertLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(ExpertLayouts, TrainAsOneRankDoes) { expect_like_one_rank(GetParam()); }
 
+// Where all experts have equally many rows, or are padded to a capacity, the rows that travel are
+// those of the plan.
+TEST(ExpertTraffic, IsThePlannedOne) {
+  Layout shared = layout_of({1, 1, 2, 1, 2, 1});
+  shared.planned_imbalance = 2.0;
+  Layout both = layout_of({2, 1, 4, 1, 2, 2});
+  both.planned_imbalance = 2.0;
+  both.recompute = Recompute::kUniform1;
+  for (const Layout& layout : {shared, both}) {
+    for (const bool pads : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, padded {}", name_of(layout), pads));
+      TrainConfig config = *legal_config(layout);
+      config.experts.moe_router_force_load_balancing = !pads;
+      if (pads) {
+        config.experts.moe_expert_capacity_factor = 1.25;
+        config.experts.moe_pad_expert_input_to_capacity = true;
+      }
+      const TrainingResult result = train(config, kSteps);
+      EXPECT_EQ(result.faults, std::vector<std::string>{});
+      expect_planned_traffic(result);
+    }
+  }
+}
+
 TEST(ExpertLayoutsNightly, TrainAsOneRankDoes) {
   if (!is_nightly()) GTEST_SKIP() << "at night";
   std::size_t number = 0;
