@@ -31,7 +31,7 @@ class PeakModel final : public phalanx::Model {
  public:
   explicit PeakModel(const PeakConfig& config) : config_(config) {}
 
-  std::unique_ptr<const Model> placed(const ModelPlace& place) const override {
+  std::unique_ptr<const Model> placed(const phalanx::ModelPlace& place) const override {
     PeakConfig config = config_;
     config.transformer.tensor.rank = place.tensor_rank;
     return std::make_unique<const PeakModel>(config);

@@ -3,7 +3,7 @@
 // the ranks but not their arrangement (Megatron-core's two generators): the tensor x context x data
 // ranks of a pipeline stage are expert tensor x expert x expert data ranks to the experts.
 
-#include <compare>
+#include <tuple>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -58,7 +58,11 @@ struct PlaceInModel {
   int expert = 0;
   int expert_tensor = 0;
 
-  friend auto operator<=>(const PlaceInModel&, const PlaceInModel&) = default;
+  friend bool operator==(const PlaceInModel&, const PlaceInModel&) = default;
+  friend bool operator<(const PlaceInModel& a, const PlaceInModel& b) {
+    return std::tie(a.stage, a.tensor, a.expert, a.expert_tensor) <
+           std::tie(b.stage, b.tensor, b.expert, b.expert_tensor);
+  }
 };
 PlaceInModel place_in_model(const ParallelGrids& grids, int rank);
 
