@@ -3,11 +3,11 @@
 // the ranks but not their arrangement (Megatron-core's two generators): the tensor x context x data
 // ranks of a pipeline stage are expert tensor x expert x expert data ranks to the experts.
 
-#include <tuple>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "phalanx/mesh/rank_grid.h"
