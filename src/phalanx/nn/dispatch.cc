@@ -70,12 +70,9 @@ std::unique_ptr<const Dispatcher> make_dispatcher(SavedSlots& slots,
                                                   const TransformerConfig& config,
                                                   LastReader last) {
   if (!config.expert_parallel.is_parallel()) return make_local_dispatcher(slots, config, last);
-  switch (config.experts.dispatch) {
-    case TokenDispatch::kAllToAll:
-      return make_all_to_all_dispatcher(slots, config, last);
-    case TokenDispatch::kAllGather:
-      return make_all_gather_dispatcher(slots, config, last);
-  }
-  PHALANX_CHECK(false, "no such dispatcher");
+  return config.experts.dispatch == TokenDispatch::kAllGather
+             ? make_all_gather_dispatcher(slots, config, last)
+             : make_all_to_all_dispatcher(slots, config, last);
 }
+
 }  // namespace phalanx::nn
