@@ -200,7 +200,7 @@ class Training {
  private:
   void run_rank(Communicator& world);
   void leave_gradients(Rank& rank) const;
-  StepResult train_step(Rank& rank, int step) const;
+  StepResult train_step(Rank& rank, int step);
   StepResult measured_step(Rank& rank, int step);
   // What the rank updates, in memory and in files.
   static void add_gradients(Rank& rank, Assembly& to);
@@ -224,6 +224,7 @@ class Training {
   std::vector<MemoryPlan> plans_;
   std::vector<std::vector<StepResult>> results_;  // by rank, by step
   std::vector<MeasuredStep> measured_;
+  RoutingRecord routing_;
   Faults faults_;
   Assembly initial_{"initial weights", faults_}, initial_stored_{"initial stored weights", faults_},
       first_gradients_{"gradients", faults_}, first_weights_{"weights of step 1", faults_},
@@ -326,7 +327,7 @@ void Training::leave_gradients(Rank& rank) const {
   });
 }
 
-StepResult Training::train_step(Rank& rank, int step) const {
+StepResult Training::train_step(Rank& rank, int step) {
   const std::int64_t first = step * config_.layout.global_batch_size;
   // As the sampler hands them out: the ranks of a microbatch follow each other.
   std::vector<HostBatch> batches;
@@ -342,9 +343,10 @@ StepResult Training::train_step(Rank& rank, int step) const {
                         .adam_step = step + 1,
                         .loss_scale = loss_scaler(config_).scale()};
   if (rank.wants_loss_counts()) schedule.loss_counts = loss_counts(*model_, batches);
-  return rank.train_step(schedule, [&](int microbatch) -> const HostBatch& {
+  const BatchSource source = [&](int microbatch) -> const HostBatch& {
     return batches[static_cast<std::size_t>(microbatch)];
-  });
+  };
+  return rank.train({&schedule, 1}, source, nullptr, &routing_).front();
 }
 
 StepResult Training::measured_step(Rank& rank, int step) {
@@ -401,6 +403,7 @@ TrainingResult Training::result() {
   result.stored_weights = stored_.take();
   result.exp_avg = exp_avg_.take();
   result.exp_avg_sq = exp_avg_sq_.take();
+  result.routing = routing_.take();
   result.measured = std::move(measured_);
   result.faults = faults_.take();
   return result;

@@ -10,6 +10,7 @@
 
 #include "layout.h"
 #include "phalanx/rehearsal/memory_plan.h"
+#include "routing.h"
 
 namespace phalanx {
 
@@ -36,6 +37,7 @@ struct TrainingResult {
   GlobalValues weights;                       // at the end, in full precision
   GlobalValues stored_weights;                // as forward reads them
   GlobalValues exp_avg, exp_avg_sq;
+  RoutingMap routing;                  // of all steps; empty without experts
   std::vector<MeasuredStep> measured;  // by rank
   // What must not be: ranks that disagree about a number all have, elements that nobody has,
   // padding that is not zero.
