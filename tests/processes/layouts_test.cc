@@ -25,6 +25,10 @@ constexpr Layout kLayouts[] = {
     {"Tensor2Data2Bf16", 4,
      "--tensor-model-parallel-size 2 --bf16 --matmul-precision fp32 --recompute-granularity full "
      "--recompute-method uniform --micro-batch-size 1"},
+    {"Experts2", 2,
+     "--num-experts 4 --moe-ffn-hidden-size 32 --moe-aux-loss-coeff 1e-2 "
+     "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall "
+     "--moe-planned-imbalance 1"},
 };
 
 class Layouts : public ProcessesTest, public testing::WithParamInterface<Layout> {
