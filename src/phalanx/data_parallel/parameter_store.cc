@@ -27,6 +27,29 @@ Tensor box_of(const Tensor& range, std::int64_t begin, const ParamBox& box, std:
   return view;
 }
 
+// Draws a box of the parameter, which lies in `x`.
+void draw_box(Context& context, PhiloxKey key, const ParamSpec& spec, const ParamBox& box,
+              const Tensor& x) {
+  const ops::Normal normal{.x = x,
+                           .key = key,
+                           .parameter = parameter_coordinate(spec.name),
+                           .deviation = spec.initialiser.value,
+                           .global_columns = matrix_columns(spec.global_shape),
+                           .first_row = box.global_row / spec.initialiser.row_copies,
+                           .first_column = box.global_column};
+  if (spec.initialiser.kind == Initialiser::Kind::kNormal) {
+    ops::normal(context, normal);
+  } else {
+    ops::uniform(context, {.x = normal.x,
+                           .key = key,
+                           .parameter = normal.parameter,
+                           .bound = spec.initialiser.value,
+                           .global_columns = normal.global_columns,
+                           .first_row = normal.first_row,
+                           .first_column = normal.first_column});
+  }
+}
+
 // Draws `range`, elements of the parameter's local part from `begin` on.
 void draw(Context& context, PhiloxKey key, const ParamSpec& spec, std::int64_t begin,
           const Tensor& range) {
@@ -37,23 +60,13 @@ void draw(Context& context, PhiloxKey key, const ParamSpec& spec, std::int64_t b
   if (true_count(spec) < spec.local_shape.count()) ops::fill(context, {.x = range, .value = 0.0});
   const std::int64_t columns = matrix_columns(spec.local_shape);
   for (const ParamBox& box : boxes_of_range(spec, begin, range.count())) {
-    ops::Normal normal{.x = box_of(range, begin, box, columns),
-                       .key = key,
-                       .parameter = parameter_coordinate(spec.name),
-                       .deviation = spec.initialiser.value,
-                       .global_columns = matrix_columns(spec.global_shape),
-                       .first_row = box.global_row,
-                       .first_column = box.global_column};
-    if (spec.initialiser.kind == Initialiser::Kind::kNormal) {
-      ops::normal(context, normal);
-    } else {
-      ops::uniform(context, {.x = normal.x,
-                             .key = key,
-                             .parameter = normal.parameter,
-                             .bound = spec.initialiser.value,
-                             .global_columns = normal.global_columns,
-                             .first_row = normal.first_row,
-                             .first_column = normal.first_column});
+    const std::int64_t at_once = spec.initialiser.row_copies == 1 ? box.rows : 1;
+    for (std::int64_t row = 0; row < box.rows; row += at_once) {
+      ParamBox rows = box;
+      rows.global_row += row;
+      rows.local_row += row;
+      rows.rows = at_once;
+      draw_box(context, key, spec, rows, box_of(range, begin, rows, columns));
     }
   }
 }

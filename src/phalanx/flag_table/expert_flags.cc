@@ -128,6 +128,15 @@ constexpr TrainFlag kExpertRows[] = {
                            kExperts, "--moe-shared-expert-gate",
                            "The shared expert's output is multiplied by a sigmoid of its own",
                            {.needs = "--moe-shared-expert-intermediate-size", .resume = kShape})),
+    of_families("gpt", works<&RunConfig::moe_use_upcycling>(
+                           kExperts, "--moe-use-upcycling",
+                           "Begin a new run with the weights of a dense model at --load or "
+                           "--pretrained-checkpoint, whose MLPs become experts",
+                           of_experts({}))),
+    of_families("gpt", works<&RunConfig::moe_upcycling_granularity>(
+                           kExperts, "--moe-upcycling-granularity",
+                           "Parts of a dense MLP, of which an expert is one",
+                           {.range = from_to(1, kMostInt32), .needs = "--moe-use-upcycling"})),
     of_families("gpt", works<&ExpertConfig::moe_per_layer_logging>(
                            kExperts, "--moe-per-layer-logging",
                            "Log how busy the experts of each layer are, not of all layers alone",

@@ -10,10 +10,6 @@ using enum FlagType;
 constexpr Refusal kActivation = {
     "its sigmoid form of GeLU is not available in this version of Phalanx; --gated-linear-unit "
     "with --activation-func gelu gates by GeLU's tanh form"};
-constexpr Refusal kNoUpcycling = {
-    "experts cannot be made of a dense model's MLPs in this version of Phalanx; train them from "
-    "the "
-    "beginning"};
 constexpr std::string_view kOneExpertOp =
     "the products of all experts of a layer are always one operation";
 constexpr Absence kLatent = {"nothing depends on it without multi-latent attention",
@@ -112,9 +108,6 @@ constexpr TrainFlag kUnboundModelRows[] = {
             {"layers are recomputed whole; give --recompute-granularity full"}),
     refused(kExperts, "--moe-extended-tp", kSwitch,
             {"an expert is whole on every rank; give --expert-tensor-parallel-size 1"}),
-    refused(kExperts, "--moe-use-upcycling", kSwitch, kNoUpcycling),
-    only_default("1", kExperts, "--moe-upcycling-granularity", kInteger,
-                 {"nothing depends on it without upcycling", kNoUpcycling}),
     satisfied_by("fp32", kExperts, "--moe-router-dtype", kText,
                  "the product of a router is always in fp32",
                  {"the product of a router is always in fp32; leave the flag out", kSamePlan}),

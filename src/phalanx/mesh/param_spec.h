@@ -34,6 +34,8 @@ struct Initialiser {
   // The constant, the deviation of the normal distribution, or the largest magnitude of a uniform
   // one around 0.
   double value = 0.0;
+  // Of a random matrix: so many rows that follow each other are equal.
+  std::int64_t row_copies = 1;
 };
 
 // What the gradient of a parameter of all tokens is summed over: the ranks that have other samples,

@@ -1,30 +1,21 @@
 #include "phalanx/nn/dispatch.h"
 
-#include "phalanx/nn/pair_order.h"
+#include "phalanx/nn/dispatch_in_place.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
 namespace {
 
-class LocalDispatch final : public Dispatch {
+class LocalDispatch final : public DispatchInPlace {
  public:
   LocalDispatch(Pass& pass, const Saved& saved, const PairOrder& order, bool has_rest)
-      : pass_(pass), saved_(saved), order_(order), has_rest_(has_rest) {}
+      : DispatchInPlace(pass, saved, order), has_rest_(has_rest) {}
 
-  Tensor offsets(int /*round*/) override { return order_.offsets(saved_); }
   void clear_rest(int /*round*/, const Tensor& at_expert) override {
     if (has_rest_) ops::fill(pass_.ops, {.x = at_expert, .value = 0.0});
   }
   Tensor leaving_rows(const Tensor& tokens) override { return tokens; }
   Tensor leaving_numbers(const Tensor& pairs) override { return pairs; }
-  void fetch(int /*round*/, const Freight& rows, const Freight& numbers) override {
-    if (rows.at_expert) order_.gather(pass_, rows.at_expert, rows.at_home, saved_);
-    if (!numbers.at_expert) return;
-    order_.gather_numbers(pass_, numbers.at_expert, numbers.at_home, saved_);
-  }
-  Tensor coming_rows(const Tensor& at_expert) override { return at_expert; }
-  Tensor coming_numbers(const Tensor& at_expert) override { return at_expert; }
-  void give_back(int /*round*/, const Freight& /*rows*/, const Freight& /*numbers*/) override {}
   void add_up_rows(const Tensor& y, const Tensor& coming) override {
     order_.add_up(pass_, y, coming, saved_);
   }
@@ -33,9 +24,6 @@ class LocalDispatch final : public Dispatch {
   }
 
  private:
-  Pass& pass_;
-  const Saved saved_;
-  const PairOrder& order_;
   const bool has_rest_;
 };
 

@@ -3,8 +3,7 @@
 
 #include <utility>
 
-#include "phalanx/nn/dispatch.h"
-#include "phalanx/nn/pair_order.h"
+#include "phalanx/nn/dispatch_in_place.h"
 #include "phalanx/ops/elementwise.h"
 
 namespace phalanx::nn {
@@ -20,25 +19,15 @@ Tensor gathered(Pass& pass, const Tensor& tensor) {
   return whole;
 }
 
-class AllGatherDispatch final : public Dispatch {
+class AllGatherDispatch final : public DispatchInPlace {
  public:
-  AllGatherDispatch(Pass& pass, const Saved& saved, const PairOrder& order)
-      : pass_(pass), saved_(saved), order_(order) {}
+  using DispatchInPlace::DispatchInPlace;
 
-  Tensor offsets(int /*round*/) override { return order_.offsets(saved_); }
   void clear_rest(int /*round*/, const Tensor& at_expert) override {
     ops::fill(pass_.ops, {.x = at_expert, .value = 0.0});
   }
   Tensor leaving_rows(const Tensor& tokens) override { return gathered(pass_, tokens); }
   Tensor leaving_numbers(const Tensor& pairs) override { return gathered(pass_, pairs); }
-  void fetch(int /*round*/, const Freight& rows, const Freight& numbers) override {
-    if (rows.at_expert) order_.gather(pass_, rows.at_expert, rows.at_home, saved_);
-    if (!numbers.at_expert) return;
-    order_.gather_numbers(pass_, numbers.at_expert, numbers.at_home, saved_);
-  }
-  Tensor coming_rows(const Tensor& at_expert) override { return at_expert; }
-  Tensor coming_numbers(const Tensor& at_expert) override { return at_expert; }
-  void give_back(int /*round*/, const Freight& /*rows*/, const Freight& /*numbers*/) override {}
   void add_up_rows(const Tensor& y, const Tensor& coming) override {
     reduce(y, [&](const Tensor& whole) { order_.add_up(pass_, whole, coming, saved_); });
   }
@@ -59,10 +48,6 @@ class AllGatherDispatch final : public Dispatch {
     make(whole);
     pass_.finish(all.reduce_scatter(pass_.ops, own, whole, Reduction::kSum));
   }
-
-  Pass& pass_;
-  const Saved saved_;
-  const PairOrder& order_;
 };
 
 class AllGatherDispatcher final : public Dispatcher {

@@ -49,6 +49,9 @@ struct ExpertSettings {
   double bias_rate = 1e-3;
   // In training the router's input is multiplied by factors between 1 - this and 1 + this.
   double input_jitter = 0.0;
+  // So many neighbours have one row of the router's initial weights: the parts of a copy of a dense
+  // model's MLP, which are chosen together.
+  std::int64_t row_copies = 1;
   // In the order of Pass::auxiliary.
   std::vector<RouterLoss> losses = {};
   // Of the pairs of a token and an expert an expert computes the equal share of this rank's, times

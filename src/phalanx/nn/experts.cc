@@ -163,6 +163,14 @@ Tensor Experts::numbers(const Pass& pass, const Saved& saved) const {
   return probabilities_ < 0 ? scratch_numbers(pass) : saved[probabilities_];
 }
 
+Experts::Round Experts::first_round(const Pass& pass, const Saved& saved) const {
+  return {.x = rows(pass, rows_, saved),
+          .dy = {},
+          .probabilities = numbers(pass, saved),
+          .fc1 = saved[fc1_output_],
+          .dfc1 = {}};
+}
+
 Experts::Round Experts::later_round(const Pass& pass, bool is_backward) const {
   if (!takes_rounds(pass)) return {};
   Round later{.x = scratch_rows(pass, config_.hidden),
@@ -177,12 +185,16 @@ Experts::Round Experts::later_round(const Pass& pass, bool is_backward) const {
   return later;
 }
 
-Experts::Leaving Experts::leaving_again(const Pass& pass, Dispatch& dispatch, const Tensor& x,
-                                        const Routing& routing) const {
-  if (dispatcher_->has_messages() && !takes_rounds(pass)) return {};
+Experts::Leaving Experts::leaving(Dispatch& dispatch, const Tensor& x, const Routing& routing) {
   return {.x = x ? dispatch.leaving_rows(x) : Tensor{},
           .dy = {},
           .probabilities = dispatch.leaving_numbers(routing.probabilities)};
+}
+
+Experts::Leaving Experts::leaving_again(const Pass& pass, Dispatch& dispatch, const Tensor& x,
+                                        const Routing& routing) const {
+  if (dispatcher_->has_messages() && !takes_rounds(pass)) return {};
+  return leaving(dispatch, x, routing);
 }
 
 void Experts::compute_fc1(Pass& pass, Dispatch& dispatch, int number, const Leaving& from,
@@ -249,28 +261,15 @@ void Experts::compute_dfc1(Pass& pass, Dispatch& dispatch, int number, const Lea
 void Experts::recompute(Pass& pass, Dispatch& dispatch, const Tensor& x, const Routing& routing,
                         const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Leaving from{.x = dispatch.leaving_rows(x),
-                     .dy = {},
-                     .probabilities = dispatch.leaving_numbers(routing.probabilities)};
-  const Round round{.x = rows(pass, rows_, saved),
-                    .dy = {},
-                    .probabilities = numbers(pass, saved),
-                    .fc1 = saved[fc1_output_],
-                    .dfc1 = {}};
-  compute_fc1(pass, dispatch, 0, from, round, dispatch.offsets(0));
+  const Leaving from = leaving(dispatch, x, routing);
+  compute_fc1(pass, dispatch, 0, from, first_round(pass, saved), dispatch.offsets(0));
 }
 
 void Experts::forward(Pass& pass, Dispatch& dispatch, const Tensor& y, const Tensor& x,
                       const Routing& routing, const Saved& saved) const {
   const WorkspaceScope scope(pass.ops.workspace);
-  const Leaving from{.x = dispatch.leaving_rows(x),
-                     .dy = {},
-                     .probabilities = dispatch.leaving_numbers(routing.probabilities)};
-  const Round first{.x = rows(pass, rows_, saved),
-                    .dy = {},
-                    .probabilities = numbers(pass, saved),
-                    .fc1 = saved[fc1_output_],
-                    .dfc1 = {}};
+  const Leaving from = leaving(dispatch, x, routing);
+  const Round first = first_round(pass, saved);
   const Round later = later_round(pass, false);
   // Rows that are not saved are not read after fc1.
   const Tensor results = rows_ < 0 ? first.x : scratch_rows(pass, config_.hidden);

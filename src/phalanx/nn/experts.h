@@ -105,8 +105,12 @@ class Experts {
   Tensor scratch_numbers(const Pass& pass) const;
   Tensor rows(const Pass& pass, SavedId id, const Saved& saved) const;
   Tensor numbers(const Pass& pass, const Saved& saved) const;
+  // The first round of a forward pass.
+  Round first_round(const Pass& pass, const Saved& saved) const;
   // Scratch for rounds after the first; nothing if there cannot be any.
   Round later_round(const Pass& pass, bool is_backward) const;
+  // What a forward pass fetches. Without x: probabilities alone.
+  static Leaving leaving(Dispatch& dispatch, const Tensor& x, const Routing& routing);
   // What a backward pass fetches again.
   Leaving leaving_again(const Pass& pass, Dispatch& dispatch, const Tensor& x,
                         const Routing& routing) const;

@@ -9,7 +9,9 @@ namespace {
 
 ParamSpec weight_spec(const std::string& name, const TransformerConfig& config) {
   ParamSpec spec = whole_parameter(name, {config.experts.experts, config.hidden}, config.dtype,
-                                   {Initialiser::Kind::kNormal, config.init_deviation});
+                                   {.kind = Initialiser::Kind::kNormal,
+                                    .value = config.init_deviation,
+                                    .row_copies = config.experts.row_copies});
   spec.summed_over = sums_of_stream(config.tensor);
   return spec;
 }

@@ -187,6 +187,36 @@ void resolve_experts(TrainConfig& c) {
   router_losses(e);
 }
 
+void resolve_upcycling(TrainConfig& c, bool for_training) {
+  const ExpertConfig& e = c.experts;
+  RunConfig& run = c.run;
+  if (!run.moe_use_upcycling) return;
+  const std::int64_t granularity = run.moe_upcycling_granularity;
+  if (e.num_experts % granularity != 0) {
+    throw ConfigError(
+        "--num-experts {} is not a multiple of --moe-upcycling-granularity {}: as many experts are "
+        "the parts of one dense MLP",
+        e.num_experts, granularity);
+  }
+  if (e.moe_router_topk % granularity != 0) {
+    throw ConfigError(
+        "--moe-router-topk {} is not a multiple of --moe-upcycling-granularity {}: a token needs "
+        "all parts of a dense MLP",
+        e.moe_router_topk, granularity);
+  }
+  if (!for_training) return;
+  if (run.load.empty() && run.pretrained_checkpoint.empty()) {
+    throw ConfigError(
+        "--moe-use-upcycling needs --load or --pretrained-checkpoint: the checkpoint of a dense "
+        "model");
+  }
+  if (run.save.empty()) throw ConfigError("--moe-use-upcycling needs --save, for the new model");
+  // With the latter the run begins so where --load has nothing.
+  if (!run.pretrained_checkpoint.empty()) return;
+  run.finetune = true;
+  run.exit_on_missing_checkpoint = true;
+}
+
 void check_experts(const TrainConfig& c) {
   const ExpertConfig& e = c.experts;
   if (e.num_experts == 0) return;

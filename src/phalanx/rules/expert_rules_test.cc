@@ -138,7 +138,13 @@ TEST(ConfigExperts, AreRefused) {
             "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2"},
            {"--moe-router-enable-expert-bias", "give one of these, or --moe-aux-loss-coeff"},
            {"--moe-router-bias-update-rate 0.01", "needs --moe-router-enable-expert-bias"},
-           {"--moe-use-upcycling", "train them from the beginning"},
+           {"--moe-use-upcycling", "needs --load or --pretrained-checkpoint"},
+           {"--moe-use-upcycling --load dense", "needs --save"},
+           {"--moe-use-upcycling --moe-upcycling-granularity 3",
+            "--num-experts 8 is not a multiple of --moe-upcycling-granularity 3"},
+           {"--moe-use-upcycling --moe-upcycling-granularity 4",
+            "--moe-router-topk 2 is not a multiple of --moe-upcycling-granularity 4"},
+           {"--moe-upcycling-granularity 2", "needs --moe-use-upcycling"},
            {"--moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
            {"--moe-pad-expert-input-to-capacity --moe-expert-capacity-factor -1",
             "needs a --moe-expert-capacity-factor above 0"},
@@ -163,6 +169,23 @@ TEST(ConfigExperts, NeedSequenceParallelRanks) {
   config_tests::resolved(experts +
                          "--expert-tensor-parallel-size 1 --sequence-parallel "
                          "--expert-model-parallel-size 2");
+}
+
+TEST(ConfigExperts, OfADenseModelAreANewRun) {
+  const std::string flags = "--num-experts 8 --moe-use-upcycling --save run --save-interval 1 ";
+  const TrainConfig loaded = parsed(flags + "--load dense");
+  EXPECT_TRUE(upcycles(loaded.run));
+  EXPECT_TRUE(loaded.run.exit_on_missing_checkpoint);
+  const TrainConfig resumed = parsed(flags + "--load run --pretrained-checkpoint dense");
+  EXPECT_FALSE(upcycles(resumed.run));
+  EXPECT_THAT(error_of([] { parsed("--moe-use-upcycling --load dense"); }),
+              HasSubstr("--moe-use-upcycling needs --num-experts"));
+  const TrainConfig planned = config_tests::parsed(
+      {},
+      "--num-layers 4 --hidden-size 96 --num-attention-heads 4 --max-position-embeddings 32 "
+      "--seq-length 32 --micro-batch-size 1 --num-experts 8 --moe-use-upcycling",
+      /*plans=*/true, {});
+  EXPECT_FALSE(planned.run.finetune);
 }
 
 TEST(ConfigExperts, CountOverAWholeStep) {

@@ -169,6 +169,7 @@ void resolve(TrainConfig& config, bool for_training) {
   const bool has_model = faults.hold([&] {
     resolve_model(config);
     resolve_experts(config);
+    resolve_upcycling(config, for_training);
     family_of(config).resolve_model(config);
   });
   if (has_model) faults.hold([&] { check_adapters(config); });

@@ -14,6 +14,8 @@ void check_values(const TrainConfig& config, bool for_training, Faults& faults);
 void resolve_model(TrainConfig& config);
 // Derives sizes of experts, and checks their flags against each other. Needs a resolved model.
 void resolve_experts(TrainConfig& config);
+// Experts made of a dense model's MLPs: a new run from its weights. Needs resolved experts.
+void resolve_upcycling(TrainConfig& config, bool for_training);
 // Refuses layouts that experts cannot have. Needs the resolved layout.
 void check_experts(const TrainConfig& config);
 // Refuses flags of other model families.

@@ -1,17 +1,37 @@
 #include "phalanx/saving/load_targets.h"
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/checkpoint/tensor_source.h"
 
 namespace phalanx {
+namespace {
 
-LoadTargets::LoadTargets(const CheckpointReader& reader, Rank& rank, bool with_optimizer,
-                         const std::set<std::string>& absent)
-    : reader_(reader), rank_(rank), absent_(absent) {
+void remove_copies(std::vector<NeededBox>& needs) {
+  const auto place = [](const NeededBox& need) {
+    const MatrixBox& box = need.box;
+    return std::tuple(need.parameter, box.row, box.column, box.rows, box.columns);
+  };
+  std::ranges::sort(needs, {}, place);
+  const auto rest = std::ranges::unique(needs, {}, place);
+  needs.erase(rest.begin(), rest.end());
+}
+
+}  // namespace
+
+LoadTargets::LoadTargets(const CheckpointReader& reader, Rank& rank, const LoadOptions& options)
+    : reader_(reader), rank_(rank), options_(options) {
+  const bool with_optimizer = options.with_optimizer;
   int number = 0;
-  for (const ParamSpec& spec : rank.whole_table().specs()) numbers_[spec.name] = number++;
+  std::map<std::string, int> of_dense;
+  for (const ParamSpec& spec : rank.whole_table().specs()) {
+    const auto part = dense_part(spec);
+    numbers_[spec.name] = part ? of_dense.try_emplace(part->name, number).first->second : number;
+    ++number;
+  }
   const ParameterStore& parameters = rank.parameters();
   add("", true, DTypeMatch::kConvert, "", parameters.weight_file(),
       [&](const Segment& s) { return parameters.weight(s); });
@@ -39,9 +59,10 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
                       const InMemory& in_memory) {
   std::map<std::string_view, const Manifest::Entry*> entries;  // by parameter
   for (const ParamSpec& spec : rank_.whole_table().specs()) {
-    if (absent_.contains(spec.name) || (!is_weight && !spec.trainable)) continue;
-    GlobalTensor asked{.name = std::string(read_prefix) + spec.name,
-                       .global_shape = spec.global_shape,
+    if (options_.absent.contains(spec.name) || (!is_weight && !spec.trainable)) continue;
+    const auto dense = dense_part(spec);
+    GlobalTensor asked{.name = std::string(read_prefix) + (dense ? dense->name : spec.name),
+                       .global_shape = dense ? dense->shape : spec.global_shape,
                        .local = {},
                        .boxes = {}};
     asked.local.dtype = is_weight ? spec.dtype : nn::full_precision(spec.dtype);
@@ -57,7 +78,7 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
   if (is_weight) segments.insert(segments.end(), states.frozen().begin(), states.frozen().end());
   for (const Segment& segment : segments) {
     const ParamSpec& spec = rank_.table()[segment.id];
-    if (absent_.contains(spec.name)) continue;
+    if (options_.absent.contains(spec.name)) continue;
     const bool is_in_file = file != nullptr && file->has(segment.tile);
     Tensor local;  // only its type and shape, if it lies in a file
     if (is_in_file) {
@@ -69,10 +90,16 @@ void LoadTargets::add(std::string_view prefix, bool is_weight, DTypeMatch match,
     const Manifest::Entry* entry = entries.at(spec.name);
     GlobalTensor part = shard_tensor(spec, local, segment.begin, prefix);
     part.memory = &rank_.host_pieces();
+    const auto dense = dense_part(spec);
+    if (dense) {
+      part.global_shape = dense->shape;
+      part.boxes = dense->in_dense(part.boxes);
+    }
     targets_[&reader_.stored(*entry)].push_back({.part = std::move(part),
                                                  .read_as = entry,
                                                  .file = is_in_file ? file : nullptr,
-                                                 .segment = segment});
+                                                 .segment = segment,
+                                                 .factor = dense ? dense->factor : 1.0});
   }
 }
 
@@ -83,12 +110,15 @@ std::vector<NeededBox> LoadTargets::needs() const {
   for (const auto* segments : {&states.segments(), &states.frozen()}) {
     for (const Segment& segment : *segments) {
       const ParamSpec& spec = table[segment.id];
-      if (absent_.contains(spec.name)) continue;
-      for (const ParamBox& box : boxes_of_range(spec, segment.begin, segment.count)) {
+      if (options_.absent.contains(spec.name)) continue;
+      std::vector<ParamBox> boxes = boxes_of_range(spec, segment.begin, segment.count);
+      if (const auto dense = dense_part(spec)) boxes = dense->in_dense(boxes);
+      for (const ParamBox& box : boxes) {
         needs.push_back({numbers_.at(spec.name), global_box(box)});
       }
     }
   }
+  if (options_.upcycling != nullptr) remove_copies(needs);
   return needs;
 }
 
@@ -103,15 +133,31 @@ void LoadTargets::fill(const Manifest::Entry& stored, const MatrixBox& box,
     GlobalTensor part = target.part;
     if (target.file != nullptr) part.local = elements_of(target);
     const Manifest::Entry& entry = *target.read_as;
-    if (&entry == &stored) {
-      fill_from_box(part, box, stored.dtype, bytes);
-      continue;
+    DType dtype = stored.dtype;
+    std::span<const std::byte> values = bytes;
+    if (&entry != &stored) {
+      // Rounded to the type that the checkpoint gives it, whatever the run keeps it in.
+      dtype = entry.dtype;
+      rounded_.resize(static_cast<std::size_t>(box.count() * size_of(dtype)));
+      convert_elements(stored.dtype, bytes.data(), dtype, rounded_.data(), box.count());
+      values = rounded_;
     }
-    // Rounded to the type that the checkpoint gives it, whatever the run keeps it in.
-    rounded_.resize(static_cast<std::size_t>(box.count() * size_of(entry.dtype)));
-    convert_elements(stored.dtype, bytes.data(), entry.dtype, rounded_.data(), box.count());
-    fill_from_box(part, box, entry.dtype, rounded_);
+    if (target.factor != 1.0) values = scaled(target.factor, values, dtype);
+    fill_from_box(part, box, dtype, values);
   }
+}
+
+std::span<const std::byte> LoadTargets::scaled(double factor, std::span<const std::byte> values,
+                                               DType& dtype) {
+  const DType from = std::exchange(dtype, nn::full_precision(dtype));
+  const std::int64_t count = std::ssize(values) / size_of(from);
+  scaled_.resize(static_cast<std::size_t>(count * size_of(dtype)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double value = factor * element_as_double(from, values.data() + i * size_of(from));
+    convert_elements(DType::kF64, reinterpret_cast<const std::byte*>(&value), dtype,
+                     scaled_.data() + i * size_of(dtype), 1);
+  }
+  return scaled_;
 }
 
 Tensor LoadTargets::elements_of(const Target& target) {

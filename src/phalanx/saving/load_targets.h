@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,15 +14,15 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/saving/load_plan.h"
+#include "phalanx/saving/state_loader.h"
 
 namespace phalanx {
 
 class LoadTargets {
  public:
-  // Parameters in `absent` are left as they are. ConfigError where the checkpoint does not have
-  // what the model asks for. All arguments must outlive this.
-  LoadTargets(const CheckpointReader& reader, Rank& rank, bool with_optimizer,
-              const std::set<std::string>& absent);
+  // ConfigError where the checkpoint does not have what the model asks for. All arguments must
+  // outlive this.
+  LoadTargets(const CheckpointReader& reader, Rank& rank, const LoadOptions& options);
   LoadTargets(const LoadTargets&) = delete;
   LoadTargets& operator=(const LoadTargets&) = delete;
 
@@ -45,6 +45,7 @@ class LoadTargets {
     const Manifest::Entry* read_as = nullptr;
     const TileFile* file = nullptr;
     Segment segment;
+    double factor = 1.0;  // of the stored values
   };
   // A tile of a file in memory, while it is filled.
   struct OpenTile {
@@ -55,19 +56,26 @@ class LoadTargets {
   using InMemory = std::function<Tensor(const Segment&)>;
   void add(std::string_view prefix, bool is_weight, DTypeMatch match, std::string_view read_prefix,
            const TileFile* file, const InMemory& in_memory);
+  // The part of a dense parameter that is wanted as this parameter.
+  std::optional<DensePart> dense_part(const ParamSpec& spec) const {
+    return options_.upcycling == nullptr ? std::nullopt : options_.upcycling->part_of(spec);
+  }
+  // Values of `dtype` times a factor, in full precision, which becomes `dtype`.
+  std::span<const std::byte> scaled(double factor, std::span<const std::byte> values, DType& dtype);
   Tensor elements_of(const Target& target);
   void close(const TileFile& file, const OpenTile& open);
 
   const CheckpointReader& reader_;
   Rank& rank_;
-  const std::set<std::string>& absent_;
-  std::map<std::string_view, int> numbers_;  // of parameters, in the whole model
+  const LoadOptions& options_;
+  // Of parameters, in the whole model. Those that are made of one dense parameter have one number.
+  std::map<std::string_view, int> numbers_;
   std::vector<const Manifest::Entry*> wanted_;
   std::map<const Manifest::Entry*, int> parameters_;
   std::map<const Manifest::Entry*, std::vector<Target>> targets_;
   std::map<const TileFile*, OpenTile> open_;
   std::size_t turn_ = 0;
-  std::vector<std::byte> rounded_;
+  std::vector<std::byte> rounded_, scaled_;
 };
 
 }  // namespace phalanx

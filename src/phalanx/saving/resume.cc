@@ -11,7 +11,9 @@
 #include "phalanx/ops/cpu/precision.h"
 #include "phalanx/ops/cpu/target.h"
 #include "phalanx/saving/stored_schedule.h"
+#include "phalanx/saving/upcycling.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/faults.h"
 
 namespace phalanx {
@@ -32,6 +34,7 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
     if (flag.target == nullptr || resume == ResumeClass::kFree) continue;
     if (resume == ResumeClass::kState) continue;  // check_optimizer_state() compares it
     if (config.run.finetune && resume != ResumeClass::kShape) continue;
+    if (upcycles(config.run) && Upcycling::changes(flag.spec.name)) continue;
     // Another type of tokenizer is one fault; its other flags are not compared.
     if (is_other_tokenizer && describes_tokenizer(flag) && flag.spec.name != "--tokenizer-type") {
       continue;

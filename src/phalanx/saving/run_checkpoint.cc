@@ -15,7 +15,9 @@
 #include "phalanx/checkpoint/tensor_source.h"
 #include "phalanx/families/family.h"
 #include "phalanx/saving/non_persistent.h"
+#include "phalanx/saving/upcycling.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/trained_parameters.h"
 
 namespace phalanx {
@@ -45,16 +47,22 @@ std::set<std::string> absent_parameters(const CheckpointReader& reader,
   return absent;
 }
 
-// Adapters and states of layers of a new run that begins with none.
+// Adapters, states of layers and routers of a new run that begins with none.
 std::set<std::string> new_beside_weights(const TrainConfig& config, const CheckpointReader& reader,
                                          const nn::ParamTable& table) {
   std::set<std::string> absent;
   if (!config.run.finetune) return absent;
   for (const ParamSpec& spec : table.specs()) {
-    const bool may_be_new = spec.is_state || (config.lora.rank > 0 && is_of_adapter(spec.name));
+    const bool may_be_new = spec.is_state || (config.lora.rank > 0 && is_of_adapter(spec.name)) ||
+                            (upcycles(config.run) && Upcycling::is_new(spec.name));
     if (may_be_new && reader.find(spec.name) == nullptr) absent.insert(spec.name);
   }
   return absent;
+}
+
+std::optional<Upcycling> upcycling_of(const TrainConfig& config) {
+  if (!upcycles(config.run)) return std::nullopt;
+  return Upcycling(config);
 }
 
 std::int64_t left_out_samples(const Manifest& manifest) {
@@ -163,11 +171,15 @@ void check_trained(const TrainConfig& config, const Model& model, const Manifest
   }
 }
 
-void check_tensors(const Model& model, const Manifest& manifest) {
+void check_tensors(const TrainConfig& config, const Model& model, const Manifest& manifest) {
   nn::ParamTable table;
   model.build_chunk(model.whole(), table);
-  std::set<std::string_view> names;
-  for (ParamId id = 0; id < table.size(); ++id) names.insert(table[id].name);
+  const auto upcycling = upcycling_of(config);
+  std::set<std::string> names;
+  for (const ParamSpec& spec : table.specs()) {
+    const auto dense = upcycling ? upcycling->part_of(spec) : std::nullopt;
+    names.insert(dense ? dense->name : spec.name);
+  }
   for (const Manifest::Entry& entry : manifest.tensors) {
     if (entry.name.starts_with(kOptimizerPrefix) || names.contains(entry.name)) continue;
     throw ConfigError(
@@ -201,6 +213,11 @@ RunState load_run(const TrainConfig& config, const CheckpointReader& reader, Ran
     // A checkpoint has no padding: the padding is set to zero here.
     rank.parameters().clear(rank.context());
     rank.initialise_optimizer();
+  }
+  const auto upcycling = upcycling_of(config);
+  if (upcycling) {
+    options.upcycling = &*upcycling;
+    if (speaks) log_info("  experts are made of the dense MLPs; routers begin with random weights");
   }
   const LoadFacts facts = load_states(reader, rank, options);
   if (!facts.fault.empty()) {

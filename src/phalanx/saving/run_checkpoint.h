@@ -62,7 +62,7 @@ RunPosition position_of(const Manifest& manifest);
 // that have one.
 void check_trained(const TrainConfig& config, const Model& model, const Manifest& manifest);
 // ConfigError where the checkpoint has weights that the model does not have: they would be lost.
-void check_tensors(const Model& model, const Manifest& manifest);
+void check_tensors(const TrainConfig& config, const Model& model, const Manifest& manifest);
 
 // Fills the rank's parts of weights (and of optimizer states, unless they are absent or not wanted)
 // and returns the counters. All ranks call it at the same time. UnreadableCheckpoint.

@@ -165,7 +165,7 @@ class Loading {
 LoadFacts load_states(const CheckpointReader& reader, Rank& rank, const LoadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const int number = rank.ranks().world->rank();
-  LoadTargets targets(reader, rank, options.with_optimizer, options.absent);
+  LoadTargets targets(reader, rank, options);
   std::vector<std::vector<NeededBox>> needs(static_cast<std::size_t>(rank.ranks().world->size()));
   if (options.in_shares) {
     needs = gather_needs(rank, targets.needs());

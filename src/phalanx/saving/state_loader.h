@@ -9,6 +9,7 @@
 
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/saving/upcycling.h"
 
 namespace phalanx {
 
@@ -24,6 +25,8 @@ struct LoadOptions {
   bool with_optimizer = true;
   bool in_shares = true;              // else each rank reads all that it needs, and nothing is sent
   std::set<std::string> absent = {};  // parameters that are left as they are
+  // What makes experts of the checkpoint's weights; null: nothing. It must outlive the call.
+  const Upcycling* upcycling = nullptr;
 };
 
 // All ranks call it at the same time. The states that are loaded must have been cleared. Where one

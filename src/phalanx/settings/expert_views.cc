@@ -124,6 +124,8 @@ std::int64_t scores_of_group(const ExpertConfig& config) {
   return *number;
 }
 
+bool upcycles(const RunConfig& run) { return run.moe_use_upcycling && run.finetune; }
+
 nn::ExpertSettings expert_settings(const TrainConfig& c) {
   const ExpertConfig& e = c.experts;
   if (e.num_experts == 0) return {};
@@ -136,6 +138,7 @@ nn::ExpertSettings expert_settings(const TrainConfig& c) {
           .bias = e.moe_router_enable_expert_bias,
           .bias_rate = e.moe_router_bias_update_rate,
           .input_jitter = e.moe_input_jitter_eps,
+          .row_copies = c.run.moe_use_upcycling ? c.run.moe_upcycling_granularity : 1,
           .losses = router_losses(e),
           .capacity_factor = std::max(0.0, e.moe_expert_capacity_factor),
           .drop_policy = e.moe_token_drop_policy == "probs" ? ops::DropPolicy::kProbability

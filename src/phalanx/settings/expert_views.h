@@ -26,6 +26,9 @@ std::vector<nn::RouterLoss> router_losses(const ExpertConfig& config);
 // number.
 std::int64_t scores_of_group(const ExpertConfig& config);
 
+// Whether this start of a run makes experts of a dense checkpoint's MLPs.
+bool upcycles(const RunConfig& run);
+
 // Of a resolved configuration.
 nn::ExpertSettings expert_settings(const TrainConfig& config);
 

@@ -357,6 +357,9 @@ struct RunConfig {
   bool save_skip_if_busy = false;  // no save begins before the last one has ended
   bool no_load_optim = false;
   bool finetune = false;
+  // The new run has experts, made of the MLPs of a dense model: of how many parts of one MLP.
+  bool moe_use_upcycling = false;
+  std::int64_t moe_upcycling_granularity = 1;
   bool use_checkpoint_args = false;
   bool exit_on_missing_checkpoint = false;
   std::int64_t memory_snapshot_interval = 0;  // iterations; 0: no snapshots in memory

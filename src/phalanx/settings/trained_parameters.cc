@@ -41,13 +41,13 @@ void check_found(std::string_view flag, const std::vector<std::string>& patterns
   }
 }
 
-bool is_of_expert(std::string_view name) { return name.find(".mlp.experts.") != name.npos; }
+bool is_of_expert(const ParamSpec& spec) { return spec.domain == ReductionDomain::kExpert; }
 
 // A token is computed with this share of the experts.
 double used_share_of_experts(const nn::ParamTable& whole, const Model& model) {
   std::int64_t all = 0;
   for (const ParamSpec& spec : whole.specs()) {
-    if (is_of_expert(spec.name)) all += spec.global_shape.count();
+    if (is_of_expert(spec)) all += spec.global_shape.count();
   }
   const std::int64_t idle = model.parameters() - model.active_parameters();
   return all == 0 ? 1.0 : 1.0 - static_cast<double>(idle) / static_cast<double>(all);
@@ -98,7 +98,7 @@ TrainedShare trained_share(const TrainConfig& config, const Model& model) {
     for (const ParamId id : unit.parameters()) {
       if (looks_up || table[id].global_shape.rank() < 2) continue;
       const auto weights = static_cast<double>(table[id].global_shape.count()) *
-                           (is_of_expert(table[id].name) ? used : 1.0);
+                           (is_of_expert(table[id]) ? used : 1.0);
       all += 3.0 * weights;
       computed += weights * (1.0 + (u >= chunk.first_backward() ? 1.0 : 0.0) +
                              (table.trains(id) ? 1.0 : 0.0));

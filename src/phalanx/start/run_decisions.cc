@@ -23,7 +23,9 @@
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/saving/run_inputs.h"
+#include "phalanx/saving/upcycling.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/expert_views.h"
 #include "phalanx/start/adapter_sources.h"
 #include "phalanx/start/joining_file.h"
 
@@ -156,6 +158,9 @@ JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedChe
         open_checkpoint_at(start.config.run, chosen_checkpoint(job, save).string(), true, refused);
   }
   if (start.checkpoint) {
+    if (upcycles(start.config.run)) {
+      Upcycling(start.config).check_dense(start.checkpoint->manifest());
+    }
     decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
     decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
   }

@@ -73,7 +73,7 @@ RunSetup::RunSetup(DecidedRun start, RankRunner& runner, const std::function<boo
   reserve_answers(plans, config, tokenizer->vocab_size(), device.choice());
   plan_memory(runner);
   if (loaded) {
-    if (!family_of(config).begins_with_part()) check_tensors(*model, *loaded);
+    if (!family_of(config).begins_with_part()) check_tensors(config, *model, *loaded);
     check_loaded_adapters(config, *model, *checkpoint);
     check_trained(config, *model, *loaded);
     check_inputs(inputs, *loaded, config.run);
