@@ -11,6 +11,7 @@
 #include "phalanx/families/family.h"
 #include "phalanx/inference/run_answers.h"
 #include "phalanx/ops/driver_memory.h"
+#include "phalanx/planner/expert_messages.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
@@ -236,6 +237,19 @@ std::vector<std::string> loss_names(const RunPlan& plan) {
   return names;
 }
 
+std::optional<ExpertMessages> expert_messages(const RunPlan& plan) {
+  return expert_messages(plan.config, plan.model->transformer().dtype);
+}
+
+Json expert_messages_json(const ExpertMessages& messages) {
+  const auto json = [](const ExpertMessage& forward, const ExpertMessage& backward) {
+    return Json{{"forward", {{"formula", forward.formula}, {"bytes", forward.bytes}}},
+                {"backward", {{"formula", backward.formula}, {"bytes", backward.bytes}}}};
+  };
+  return {{"dispatch", json(messages.dispatch, messages.dispatch_backward)},
+          {"combine", json(messages.combine, messages.combine_backward)}};
+}
+
 Json model_json(const RunPlan& plan) {
   const TrainConfig& c = plan.config;
   Json json = {{"family", family_of(c).name()},
@@ -253,6 +267,9 @@ Json model_json(const RunPlan& plan) {
     json["active_parameters"] = plan.model->active_parameters();
     json["expert_rows"] = {
         {"balanced", rows.balanced}, {"planned", rows.round}, {"most", rows.most}};
+    if (const auto messages = expert_messages(plan)) {
+      json["expert_messages"] = expert_messages_json(*messages);
+    }
   }
   if (plan.trained_parameters != plan.model_parameters) {
     json["trained_parameters"] = plan.trained_parameters;
@@ -414,6 +431,7 @@ std::string to_text(const RunPlan& plan) {
   if (!memory.messages.by_key().empty()) {
     text += "messages of rank 0 in a step (group, operation, count, payload it contributes):\n" +
             traffic_table(memory.messages);
+    if (const auto messages = expert_messages(plan)) text += to_text(*messages, c);
   }
   if (memory.file_bytes > 0) {
     text += fmt::format(

@@ -40,16 +40,17 @@ enum class ListedRanks { kAsManyAsReadable, kAll };
 
 // One JSON document with a newline: {"model" ("family", "parameters", "layers", "losses", ...; with
 // --trainable or --freeze also "trained_parameters", with experts "active_parameters" and
-// "expert_rows" ("balanced", "planned", "most": of a rank, a layer and a microbatch); of an
-// encoder and a decoder also "decoder_layers" and "decoder_sequence_length"), "flops_per_step",
-// "batch_sizes": [{"samples", "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes"
-// and, with --disk-bandwidth, "seconds" of a step on the busiest host), "save" ("bytes" of a
-// checkpoint, "largest_part" of a rank, "host_bytes" of the busiest host and, with
-// --disk-bandwidth, its "seconds"), "cpu_target", "ranks":
-// [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages": [{"stage",
-// "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers", "largest_program":
-// {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}. Operations, messages and
-// transfers are of a step of the last batch.
+// "expert_rows" ("balanced", "planned", "most": of a rank, a layer and a microbatch) and, where
+// tokens travel, "expert_messages" (expert_messages.h: "dispatch" and "combine", each with
+// "forward" and "backward", a "formula" and its "bytes"); of an encoder and a decoder also
+// "decoder_layers" and "decoder_sequence_length"), "flops_per_step", "batch_sizes": [{"samples",
+// "global_batch_size"}], "disk" (of files: "read_bytes", "write_bytes" and, with --disk-bandwidth,
+// "seconds" of a step on the busiest host), "save" ("bytes" of a checkpoint, "largest_part" of a
+// rank, "host_bytes" of the busiest host and, with --disk-bandwidth, its "seconds"), "cpu_target",
+// "ranks": [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages":
+// [{"stage", "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers",
+// "largest_program": {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}.
+// Operations, messages and transfers are of a step of the last batch.
 std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable);
 // The table for people.
 std::string to_text(const RunPlan& plan);

@@ -11,6 +11,8 @@
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/rendezvous/local_mailbox.h"
 #include "phalanx/saving/pattern_test_support.h"
+#include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/start/run_setup.h"
 
 namespace phalanx {
 namespace {
@@ -65,6 +67,57 @@ TEST_F(MemorySnapshotsTest, HoldWhatTheDiskHolds) {
               to_json(digest_checkpoint(CheckpointReader::open(path("save")))));
     EXPECT_EQ(memory.content_of("vocab.json"), "{}");
   }
+}
+
+// Ranks that share out experts, each with a bias, go on from a snapshot as if they had not stopped.
+TEST_F(MemorySnapshotsTest, AGridOfExpertsGoesOnFromOne) {
+  constexpr std::int64_t kTaken = 2;
+  TrainConfig c = with_flags(
+      with_layout(config(""), {.data = 2, .zero = 1}),
+      "--bf16 --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-score-function sigmoid "
+      "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0.01 "
+      "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall");
+  c.run.memory_snapshot_interval = kTaken;
+  c.run.memory_files = files_.to_text();
+  const RunSetup setup(c);
+  const std::vector<InputCopy> copies;
+  const auto train_to_third = [&](const std::string& name, const std::string& loaded) {
+    LocalMailbox mailbox;
+    StepResult last;
+    run_ranks(setup.config, *setup.model, [&](Rank& rank) {
+      std::int64_t iteration = 0;
+      if (loaded.empty()) {
+        rank.initialise();
+      } else {
+        const CheckpointReader memory(files_in_memory(files_, loaded));
+        iteration = load_run(setup.config, memory, rank).iteration;
+        EXPECT_EQ(iteration, kTaken);
+      }
+      const int number = rank.ranks().world->rank();
+      MemorySnapshots snapshots(
+          setup.config.run, rank,
+          {.local_rank = number, .epoch_prefix = name, .iteration = iteration, .loaded = loaded},
+          copies);
+      RunData::Stream stream(*setup.data, SplitKind::kTrain,
+                             iteration * setup.config.layout.global_batch_size,
+                             rank.ranks().coordinates);
+      while (iteration < kTaken + 1) {
+        ++iteration;
+        const StepResult step =
+            rank.train_step({.lr = 1e-2, .adam_step = iteration}, stream.source());
+        snapshots.after(iteration, [&] { return testing_support::example_manifest(iteration); });
+        if (number == 0) last = step;
+      }
+      testing_support::save_in_parts(rank, {.mailbox = &mailbox}, path(name), name,
+                                     testing_support::example_manifest(iteration));
+    });
+    return last;
+  };
+  const StepResult straight = train_to_third("straight", "");
+  const StepResult resumed = train_to_third("resumed", "straight.m0");
+  EXPECT_EQ(resumed.loss(), straight.loss());
+  EXPECT_EQ(resumed.grad_norm, straight.grad_norm);
+  EXPECT_TRUE(equal("straight", "resumed")) << to_text(difference("straight", "resumed"));
 }
 
 TEST_F(MemorySnapshotsTest, TheNewestStaysWhileTheNextIsWritten) {

@@ -28,6 +28,10 @@ using testing_support::pattern;
 using testing_support::resolved;
 using testing_support::save_in_parts;
 
+// Each rank has two of four.
+constexpr const char* kSharedExperts =
+    "--bf16 --num-experts 4 --moe-ffn-hidden-size 24 --expert-model-parallel-size 2 "
+    "--moe-token-dispatcher-type alltoall";
 constexpr const char* kEpoch = "0123456789abcdef0123456789abcdef.1.1";
 
 class RankSaveTest : public RunTest {
@@ -168,7 +172,8 @@ TEST_F(RankSaveTest, RunsGoOnFromParts) {
   };
   for (const auto& [layout, flags, in_files] :
        {Case{{.data = 2, .zero = 3}, "--bf16", true},
-        Case{{.tensor = 2, .pipeline = 2}, "--fp16 --initial-loss-scale 1024", false}}) {
+        Case{{.tensor = 2, .pipeline = 2}, "--fp16 --initial-loss-scale 1024", false},
+        Case{{.data = 2, .zero = 1}, kSharedExperts, false}}) {
     for (const char* save : {"whole", "straight", "parts"}) fs::remove_all(path(save));
     TrainConfig c = with_flags(with_layout(config("whole"), layout), flags);
     if (in_files) c.layout.offload_optimizer_to = path("disk");

@@ -36,7 +36,10 @@ class SecondPlacesTest : public RunTest {
 };
 
 TEST_F(SecondPlacesTest, ACopyIsACheckpointLikeAnyOther) {
-  for (const std::string layout : {"", "--world-size 2 --ckpt-fully-parallel-save "}) {
+  for (const std::string layout :
+       {"",
+        "--world-size 2 --ckpt-fully-parallel-save --num-experts 4 --moe-ffn-hidden-size 24 "
+        "--expert-model-parallel-size 2 "}) {
     SCOPED_TRACE(layout);
     train(saving("run", copying() + layout + "--overwrite"));
     EXPECT_THAT(iterations("run"), ElementsAre(2, 4, 6));

@@ -43,7 +43,7 @@ Json model_facts(const RunSetup& setup) {
 Json layout_facts(const RunSetup& setup) {
   const LayoutConfig& layout = setup.config.layout;
   const GridSizes& sizes = setup.grids.dense.sizes();
-  return {
+  Json facts = {
       {"world_size", setup.grids.dense.world_size()},
       {"tensor", sizes.tensor},
       {"pipeline", sizes.pipeline},
@@ -57,6 +57,13 @@ Json layout_facts(const RunSetup& setup) {
       {"threads_per_rank", layout.threads_per_rank},
       {"micro_batch_size", layout.micro_batch_size},
       {"global_batch_size", layout.global_batch_size}};
+  if (setup.grids.expert) {
+    const GridSizes& of_experts = setup.grids.expert->sizes();
+    facts["expert"] = of_experts.expert;
+    facts["expert_tensor"] = of_experts.tensor;
+    facts["expert_data"] = of_experts.data;
+  }
+  return facts;
 }
 
 Json data_facts(const RunSetup& setup) {

@@ -48,6 +48,7 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   EXPECT_EQ(begin.at("arguments").at("--hidden-size"), "32");
   EXPECT_EQ(begin.at("layout").at("pipeline"), 2);
   EXPECT_EQ(begin.at("layout").at("data"), 2);
+  EXPECT_FALSE(begin.at("layout").contains("expert"));
   EXPECT_GT(begin.at("data").at("tokens"), 1000);
   EXPECT_FALSE(begin.at("machine").at("processor").get<std::string>().empty());
   // Each stage has a plan of its own, which data-parallel ranks share.
@@ -79,6 +80,16 @@ TEST_F(RunFactsTest, ARunKeepsWhatItIsAndWhatHappened) {
   EXPECT_EQ(both[4].at("run"), begin.at("run"));
   EXPECT_EQ(both[4].at("start"), 2);
   EXPECT_EQ(both[4].at("iteration"), 2);
+}
+
+TEST_F(RunFactsTest, AGridOfExpertsIsNamed) {
+  train(with_flags(pipeline("run"),
+                   "--num-experts 4 --moe-ffn-hidden-size 16 --expert-model-parallel-size 2"));
+  const Json layout = events("run").front().at("layout");
+  EXPECT_EQ(layout.at("expert"), 2);
+  EXPECT_EQ(layout.at("expert_tensor"), 1);
+  EXPECT_EQ(layout.at("expert_data"), 1);
+  EXPECT_THAT(read_file(path("run/report.html")), HasSubstr("expert parallel"));
 }
 
 // A failing sink does not end the run.

@@ -164,6 +164,24 @@ TEST_F(ExpertStateRunTest, BiasesMoveInASkippedStep) {
   EXPECT_NEAR(most(biases("one")), 0.01F, 1e-6F);
 }
 
+// Gradients of routers are infinite, the loss is a number. The failed step has moved the biases, so
+// far that tokens would choose other experts; it is run again with those that it had, and so has
+// the same loss.
+TEST_F(ExpertStateRunTest, AFailedStepIsRunAgainWithItsBiases) {
+  for (const char* experts :
+       {"", "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall"}) {
+    const std::string flags =
+        std::string(kBias) +
+        "--moe-router-bias-update-rate 1 --moe-router-load-balancing-type none "
+        "--moe-z-loss-coeff 1e40 ";
+    const TrainConfig c = config(kData, flags + experts);
+    EXPECT_THAT(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }),
+                AllOf(HasSubstr("iteration 1: the loss or gradient is not finite (loss 3."),
+                      HasSubstr("nor is it when the step is run again on the same samples"),
+                      HasSubstr("gradient of decoder.layers.3.mlp.router.weight")));
+  }
+}
+
 TEST_F(ExpertStateRunTest, ReportsHowManyPairsAreDropped) {
   train(config(kOne, "--moe-expert-capacity-factor 0.5"));
   for (const double dropped : numbers("one", "expert_dropped")) EXPECT_GE(dropped, 0.5);

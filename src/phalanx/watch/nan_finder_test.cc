@@ -240,6 +240,15 @@ TEST_F(NanFinderTest, NamesTheHost) {
   EXPECT_THAT(found.text, HasSubstr("on rank 1 (tp 0, pp 0, dp 1) on host node1: output"));
 }
 
+TEST_F(NanFinderTest, NamesThePlaceInTheGridOfExperts) {
+  const TrainConfig c =
+      with_flags(config({.tensor = 2, .data = 2, .sequence = true}),
+                 "--num-experts 4 --moe-ffn-hidden-size 16 "
+                 "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1");
+  const Told found = told(c, {.rank = 3, .unit = "layer 0", .pass = PassKind::kBackwardInput});
+  EXPECT_THAT(found.text, HasSubstr("on rank 3 (tp 1, pp 0, dp 1, ep 1, etp 0, edp 1): "));
+}
+
 TEST_F(NanFinderTest, NamesTheParameterThatWasNotFinite) {
   const auto no_hooks = [](int) { return std::make_unique<nn::UnitHooks>(); };
   for (const Layout& layout : {Layout{}, Layout{.tensor = 2}}) {
