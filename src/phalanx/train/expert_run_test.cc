@@ -90,6 +90,20 @@ TEST_F(ExpertRunTest, StagesOfZeroAreOneRun) {
   }
 }
 
+// Four ranks share out the experts by two, and each has one of two copies of the states.
+TEST_F(ExpertRunTest, CopiesOfStatesAreOneRun) {
+  train(config(kOne));
+  for (const std::int64_t stage : {1, 3}) {
+    Layout layout{.data = 4, .zero = stage, .copies = 2};
+    train(config(layout,
+                 "--expert-model-parallel-size 2 --check-weight-hash-across-dp-replicas-interval 1",
+                 fmt::format("copies{}", stage)));
+  }
+  expect_near_one("copies1", 1e-4);
+  const auto found = difference("copies1", "copies3");
+  EXPECT_TRUE(found.tensors_equal()) << to_text(found);
+}
+
 TEST_F(ExpertRunTest, ResumesBitwise) {
   expect_resume_is_bitwise(config(kOne, "--bf16 --moe-expert-capacity-factor 1.0"), 2);
 }
