@@ -134,13 +134,18 @@ std::unique_ptr<Communicator> RankCommunicators::pipeline_group(
   return split(groups, name);
 }
 
-RankCommunicators::Sharding RankCommunicators::sharding(int instances) const {
-  const GridSizes& sizes = grids_.dense.sizes();
-  const auto [shards, replicas] =
-      two_levels(grids_.dense.groups("dp-cp"), sizes.data * sizes.context, instances);
-  Sharding groups;
-  if (shards.front().size() > 1) groups.shards = split(shards, "dp-shard");
-  if (replicas.front().size() > 1) groups.replicas = split(replicas, "dp-replica");
+PerDomain<RankCommunicators::Sharding> RankCommunicators::sharding(int instances) const {
+  const auto cut = [&](const RankGroups& all, const std::string& name) {
+    const auto [shards, replicas] =
+        two_levels(all, static_cast<int>(all.front().size()), instances);
+    Sharding groups;
+    if (shards.front().size() > 1) groups.shards = split(shards, name + "-shard");
+    if (replicas.front().size() > 1) groups.replicas = split(replicas, name + "-replica");
+    return groups;
+  };
+  PerDomain<Sharding> groups;
+  groups.dense = cut(grids_.dense.groups("dp-cp"), "dp");
+  if (grids_.expert) groups.expert = cut(grids_.expert->groups("dp"), "edp");
   return groups;
 }
 

@@ -63,13 +63,14 @@ struct RankCommunicators {
   // alone in it. Every rank of the world makes such groups in the same order.
   std::unique_ptr<Communicator> pipeline_group(const std::vector<int>& pipeline_ranks,
                                                const std::string& name) const;
-  // Cuts the data-parallel group into `instances` groups of neighbours: each shares one copy of the
-  // states. The replicas are the ranks that have the same part of every copy. Null where the rank
-  // is alone. Every rank of the world makes them in the same order.
+  // Cuts the data-parallel group of each domain into `instances` groups of neighbours: each shares
+  // one copy of the states. The replicas are the ranks that have the same part of every copy. Null
+  // where the rank is alone, and for experts without a grid of their own: theirs are the dense
+  // ones. Every rank of the world makes them in the same order.
   struct Sharding {
     std::unique_ptr<Communicator> shards, replicas;
   };
-  Sharding sharding(int instances) const;
+  PerDomain<Sharding> sharding(int instances) const;
   // The two levels of a context (regions/context_region.h): groups of `inner` neighbours, and the
   // ranks that have the same number in them. Null where the rank is alone. Every rank of the world
   // makes them in the same order.

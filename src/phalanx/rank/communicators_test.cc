@@ -31,10 +31,10 @@ TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
     const RankGrid grid({.tensor = 2, .data = 4});
     const RankCommunicators ranks({.dense = grid}, world);
     const int odd = world.rank() % 2;
-    const auto one = ranks.sharding(1);
+    const auto one = ranks.sharding(1).dense;
     EXPECT_EQ(members_of(world, one.shards.get()), 0b01010101 << odd);
     EXPECT_EQ(one.replicas, nullptr);
-    const auto two = ranks.sharding(2);
+    const auto two = ranks.sharding(2).dense;
     EXPECT_EQ(members_of(world, two.shards.get()), (world.rank() < 4 ? 0b00000101 : 0b01010000)
                                                        << odd);
     EXPECT_EQ(two.shards->rank(), world.rank() / 2 % 2);
@@ -43,10 +43,26 @@ TEST(RankCommunicators, ShareOutDataParallelRanksAmongCopies) {
     EXPECT_EQ(two.replicas->rank(), world.rank() / 4);
     EXPECT_EQ(two.shards->name(), "dp-shard");
     EXPECT_EQ(two.replicas->name(), "dp-replica");
-    const auto four = ranks.sharding(4);
+    const auto four = ranks.sharding(4).dense;
     EXPECT_EQ(four.shards, nullptr);
     EXPECT_EQ(members_of(world, four.replicas.get()), 0b01010101 << odd);
     EXPECT_THROW(ranks.sharding(3), InternalError);
+  });
+}
+
+// Of the four ranks that have the same experts.
+TEST(RankCommunicators, ShareOutRanksOfExpertsAmongCopies) {
+  run_local_ranks(8, {}, [](Communicator& world) {
+    const RankCommunicators ranks(parallel_grids({.world = 8, .expert = 2}), world);
+    const int odd = world.rank() % 2;
+    const PerDomain<RankCommunicators::Sharding> two = ranks.sharding(2);
+    const int low = world.rank() < 4 ? 0 : 4;
+    EXPECT_EQ(members_of(world, two.dense.shards.get()), 0b1111 << low);
+    EXPECT_EQ(members_of(world, two.expert.shards.get()), 0b0101 << (low + odd));
+    EXPECT_EQ(members_of(world, two.expert.replicas.get()), 0b00010001 << (world.rank() % 4));
+    EXPECT_EQ(two.expert.shards->name(), "edp-shard");
+    EXPECT_EQ(two.expert.replicas->name(), "edp-replica");
+    EXPECT_EQ(ranks.sharding(4).expert.shards, nullptr);
   });
 }
 

@@ -174,11 +174,14 @@ StateFiles RankStates::open_files(const StateLayout& layout, DType storage, Rank
 
 PerDomain<Communicator*> RankStates::shard_groups() const {
   if (!config_.layout.use_distributed_optimizer) return {};
-  // Several copies of the states go with one grid for both domains.
-  if (config_.layout.num_distributed_optimizer_instances > 1) {
-    return {sharding_.shards.get(), sharding_.shards.get()};
-  }
-  return ranks_.data_of_domains();
+  if (config_.layout.num_distributed_optimizer_instances == 1) return ranks_.data_of_domains();
+  Communicator* const dense = sharding_.dense.shards.get();
+  return {dense, has_expert_grid(config_.layout) ? sharding_.expert.shards.get() : dense};
+}
+
+PerDomain<Communicator*> RankStates::replicas() const {
+  Communicator* const dense = sharding_.dense.replicas.get();
+  return {dense, has_expert_grid(config_.layout) ? sharding_.expert.replicas.get() : dense};
 }
 
 ReductionGroups RankStates::reduction_groups() const {
@@ -188,7 +191,10 @@ ReductionGroups RankStates::reduction_groups() const {
   for (const ReductionDomain domain : kReductionDomains) {
     const bool is_sharded = shards[domain] != nullptr;
     groups.data[domain] = is_sharded ? shards[domain] : all[domain];
-    if (is_sharded) groups.replicas[domain] = sharding_.replicas.get();
+    // A domain that is not cut may have copies too: where gradients are cut they are summed last.
+    if (is_sharded || parameters_->states().cuts_gradients()) {
+      groups.replicas[domain] = replicas()[domain];
+    }
   }
   for (const auto& holders : shared_) groups.shared.push_back(holders.get());
   return groups;

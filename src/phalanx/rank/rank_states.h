@@ -71,7 +71,8 @@ class RankStates {
   // group of pipeline ranks that have it; null: only this rank has it.
   std::vector<std::pair<ParamId, Communicator*>> shared_parameters() const;
   Communicator* box_holders() const { return box_holders_.get(); }
-  Communicator* replicas() const { return sharding_.replicas.get(); }
+  // The ranks with the same part of every copy of a domain's states; null: there is one copy.
+  PerDomain<Communicator*> replicas() const;
 
  private:
   // Ranks that share one copy of the states of a domain; null: nothing is cut.
@@ -91,7 +92,7 @@ class RankStates {
   std::vector<std::unique_ptr<Communicator>>
       shared_;  // the ranks with each of the model's shared parameters
   std::unique_ptr<Communicator> box_holders_;
-  RankCommunicators::Sharding sharding_;  // where there are several copies of the states
+  PerDomain<RankCommunicators::Sharding> sharding_;  // where there are several copies of the states
   std::unique_ptr<TileStaging> staging_;
   std::map<std::string, std::unique_ptr<TimedStorage>> storages_;  // by directory
   Storage* activations_ = nullptr;

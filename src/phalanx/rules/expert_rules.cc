@@ -140,13 +140,13 @@ void check_ranks(const TrainConfig& c) {
         "--moe-ffn-hidden-size {} is not a multiple of --expert-tensor-parallel-size {}",
         e.moe_ffn_hidden_size, l.expert_tensor_parallel_size);
   }
-  parallel_grids(l);  // throws if the experts' grid does not fit
-  if (has_expert_grid(l) && l.num_distributed_optimizer_instances > 1) {
+  // Throws if the experts' grid does not fit.
+  const std::int64_t data = parallel_grids(l).expert_sizes().data;
+  if (has_expert_grid(l) && data % l.num_distributed_optimizer_instances != 0) {
     throw ConfigError(
-        "--num-distributed-optimizer-instances {} and experts on a grid of their own "
-        "(--expert-model-parallel-size {}, --expert-tensor-parallel-size {}) exclude each other: "
-        "give one instance",
-        l.num_distributed_optimizer_instances, l.expert_model_parallel_size,
+        "--num-distributed-optimizer-instances {} does not divide the {} data-parallel ranks of an "
+        "expert (--expert-model-parallel-size {}, --expert-tensor-parallel-size {})",
+        l.num_distributed_optimizer_instances, data, l.expert_model_parallel_size,
         l.expert_tensor_parallel_size);
   }
   if (tensor > 1 && !c.layout.sequence_parallel) {

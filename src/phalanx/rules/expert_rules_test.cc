@@ -171,6 +171,14 @@ TEST(ConfigExperts, NeedSequenceParallelRanks) {
                          "--expert-model-parallel-size 2");
 }
 
+TEST(ConfigExperts, HaveCopiesOfStates) {
+  const std::string experts =
+      "--num-experts 8 --world-size 4 --expert-model-parallel-size 2 --zero-stage 1 "
+      "--num-distributed-optimizer-instances ";
+  config_tests::resolved(experts + "2");
+  config_tests::expect_refused(experts + "4", "4 does not divide the 2 data-parallel ranks of an");
+}
+
 TEST(ConfigExperts, OfADenseModelAreANewRun) {
   const std::string flags = "--num-experts 8 --moe-use-upcycling --save run --save-interval 1 ";
   const TrainConfig loaded = parsed(flags + "--load dense");

@@ -90,6 +90,26 @@ TEST_F(ExpertRunTest, StagesOfZeroAreOneRun) {
   }
 }
 
+// The ranks of an expert are in two groups, of one rank and of two.
+TEST_F(ExpertRunTest, CopiesOfStatesAreOneRun) {
+  train(config(kOne));
+  for (Layout layout :
+       {Layout{.name = "d4", .data = 4, .copies = 2},
+        Layout{.name = "t2-d4", .tensor = 2, .data = 4, .sequence = true, .copies = 2}}) {
+    for (const std::int64_t stage : {1, 3}) {
+      layout.zero = stage;
+      train(config(layout,
+                   "--expert-model-parallel-size 2 "
+                   "--check-weight-hash-across-dp-replicas-interval 1",
+                   fmt::format("{}-{}", layout.name, stage)));
+    }
+    const std::string name = layout.name;
+    expect_near_one(name + "-1", 1e-4);
+    const auto found = difference(name + "-1", name + "-3");
+    EXPECT_TRUE(found.tensors_equal()) << to_text(found);
+  }
+}
+
 TEST_F(ExpertRunTest, ResumesBitwise) {
   expect_resume_is_bitwise(config(kOne, "--bf16 --moe-expert-capacity-factor 1.0"), 2);
 }

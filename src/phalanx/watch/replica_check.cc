@@ -109,18 +109,18 @@ void check_replicas(Rank& rank, const std::vector<RankPlace>& places, std::int64
   rank.finish_gather();
   std::vector<Digest> mine;
   PerDomain<std::vector<Digest>> whole;  // of weights that every data-parallel rank has whole
-  std::vector<Digest> parts;
+  PerDomain<std::vector<Digest>> parts;
   for (ParamId id = 0; id < rank.table().size(); ++id) {
     mine.push_back(digest_of(rank, id));
-    std::vector<Digest>& of_domain = whole[rank.table()[id].domain];
-    (rank.parameters().weight(id) ? of_domain : parts).push_back(mine.back());
+    (rank.parameters().weight(id) ? whole : parts)[rank.table()[id].domain].push_back(mine.back());
   }
   std::string different;
   for (const std::string& found :
        {different_in(rank, rank.ranks().data_of_domains().dense, whole.dense),
         different_in(rank, rank.ranks().data_of_domains().expert, whole.expert),
-        different_in(rank, rank.states().replicas(), parts), different_from_holders(rank, mine),
-        different_from_neighbours(rank)}) {
+        different_in(rank, rank.states().replicas().dense, parts.dense),
+        different_in(rank, rank.states().replicas().expert, parts.expert),
+        different_from_holders(rank, mine), different_from_neighbours(rank)}) {
     if (different.empty()) different = found;
   }
   if (rank.largest_of_all(different.empty() ? 0 : 1) == 0) return;

@@ -4,6 +4,7 @@
 // neither on other rows nor on other groups.
 
 #include "phalanx/ops/cuda/attention_tile-inl.h"
+#include "phalanx/ops/cuda/dot-inl.h"
 #include "phalanx/ops/cuda/groups-inl.h"
 
 namespace phalanx::cuda {
@@ -175,16 +176,8 @@ struct GroupedBiasDotsKernel {
     if (r >= p.groups.rows) return;
     const std::int64_t group = p.groups.group_of(r);
     if (group < 0) return;
-    float sum = 0.0F;
-    for (std::int64_t i = 8 * t.lane(); i < p.columns; i += 256) {
-      float dy[8];
-      float bias[8];
-      load8(p.dy + r * p.dy_stride, i, p.columns, p.packed, dy);
-      load8(p.bias + group * p.bias_stride, i, p.columns, p.packed, bias);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) sum = fma_of(dy[e], bias[e], sum);
-    }
-    sum = warp_sum(t, sum);
+    const float sum =
+        warp_dot(t, p.dy + r * p.dy_stride, p.bias + group * p.bias_stride, p.columns, p.packed);
     if (t.lane() == 0) p.dots[r] += sum;
   }
 };

@@ -2,6 +2,7 @@
 // ops/permute.h: pairs sorted by expert (id_sort-inl.h), rows moved to their places, and the sums
 // of a token's rows.
 
+#include "phalanx/ops/cuda/dot-inl.h"
 #include "phalanx/ops/cuda/elementwise-inl.h"
 #include "phalanx/ops/cuda/fault-inl.h"
 #include "phalanx/ops/cuda/id_sort-inl.h"
@@ -182,17 +183,10 @@ struct PairDotsKernel {
     const std::int64_t pair = t.block() * kPairs + t.warp();
     if (pair >= p.pairs) return;
     const std::int64_t row = p.row_of_pair[pair];
-    float sum = 0.0F;
-    const std::int64_t columns = row >= 0 && row < p.most ? p.columns : 0;
-    for (std::int64_t i = 8 * t.lane(); i < columns; i += 256) {
-      float a[8];
-      float b[8];
-      load8(p.rows + row * p.rows_stride, i, columns, p.packed, a);
-      load8(p.x + pair / p.k * p.x_stride, i, columns, p.packed, b);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) sum = fma_of(a[e], b[e], sum);
-    }
-    sum = warp_sum(t, sum);
+    const bool has_row = row >= 0 && row < p.most;
+    const float sum = has_row ? warp_dot(t, p.rows + row * p.rows_stride,
+                                         p.x + pair / p.k * p.x_stride, p.columns, p.packed)
+                              : 0.0F;
     if (t.lane() == 0) p.dots[pair] = sum;
   }
 };
