@@ -136,24 +136,45 @@ struct GroupedMmaWeightGradientKernel {
       Product::run(t, {p.dy + begin * p.dy_stride + n, p.dy_stride, p.n - n},
                    {p.x + begin * p.x_stride + k, p.x_stride, p.k - k}, rows, memory, sums);
     }
-    float* to = p.dweight + group * p.weight_stride;
+    if (n + kSide <= p.n && k + kSide <= p.k) {
+      put<true>(t, p, group, n, k, sums);
+    } else {
+      put<false>(t, p, group, n, k, sums);
+    }
+  }
+
+ private:
+  // What 16 rows of a warp are added to is loaded before the first is stored, so that a thread
+  // waits once for it. kWhole: all numbers of the tile exist.
+  template <bool kWhole>
+  PHALANX_DEVICE static void put(const Thread& t, const Params& p, std::int64_t group,
+                                 std::int64_t n, std::int64_t k,
+                                 const typename Product::Sums& sums) {
+    float* const to = p.dweight + group * p.weight_stride + n * p.k + k + Product::column(t, 0);
+    const auto has_row = [&](int i, int e) { return kWhole || n + Product::row(t, i, e) < p.n; };
+    const auto has_column = [&](int j) { return kWhole || k + Product::column(t, j) < p.k; };
+    const auto place = [&](int i, int e) { return std::int64_t{Product::row(t, i, e)} * p.k; };
 #pragma unroll
     for (int i = 0; i < Product::kRowBlocks; ++i) {
+      Pack<float, 2> all[2][Product::kColumnBlocks] = {};
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const std::int64_t row = n + Product::row(t, i, e);
-        if (row >= p.n) continue;
+        if (!p.accumulate || !has_row(i, e)) continue;
+        const float* const first = to + place(i, e);
 #pragma unroll
         for (int j = 0; j < Product::kColumnBlocks; ++j) {
-          const std::int64_t column = k + Product::column(t, j);
-          if (column >= p.k) continue;
-          float* const at = to + row * p.k + column;
-          Pack<float, 2> pair = {{sums[i][j][2 * e], sums[i][j][2 * e + 1]}};
-          if (p.accumulate) {
-            const Pack<float, 2> before = load_pack<2>(at);
-            pair = {{before.at[0] + pair.at[0], before.at[1] + pair.at[1]}};
-          }
-          store_pack<2>(at, pair);
+          if (has_column(j)) all[e][j] = load_pack<2>(first + 8 * j);
+        }
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (!has_row(i, e)) continue;
+        float* const first = to + place(i, e);
+#pragma unroll
+        for (int j = 0; j < Product::kColumnBlocks; ++j) {
+          all[e][j].at[0] += sums[i][j][2 * e];
+          all[e][j].at[1] += sums[i][j][2 * e + 1];
+          if (has_column(j)) store_pack<2>(first + 8 * j, all[e][j]);
         }
       }
     }
