@@ -155,6 +155,8 @@ void add_grouped_linear_cases(CaseTable& table) {
                                {{.rows = {0, 0, 67}}, 65, 20},
                                {{.rows = {3, 4}, .front = 2, .behind = 1}, 1, 9},
                                {{.rows = {4, 0, 66}, .behind = 1}, 24, 40, true},
+                               {{.rows = {5, 0, 130, 1, 70}, .front = 2, .behind = 3}, 136, 72},
+                               {{.rows = {0, 260}, .behind = 2}, 40, 168, true},
                                {{.rows = {0, 0}, .behind = 4}, 5, 7},
                                {{.rows = {0, 0}}, 5, 7},
                                {{.rows = {}, .behind = 2}, 5, 7},

@@ -5,17 +5,9 @@
 // chunks of 16 bytes, chunk c of row r at c ^ (r & 7), so that ldmatrix meets no bank twice.
 
 #include "phalanx/ops/cuda/attention-inl.h"
+#include "phalanx/ops/cuda/mma_product-inl.h"
 
 namespace phalanx::cuda {
-
-template <typename T>
-PHALANX_DEVICE std::uint32_t pack_two(float low, float high) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    return pack_bf16(low, high);
-  } else {
-    return round_to<T>(low).bits | (static_cast<std::uint32_t>(round_to<T>(high).bits) << 16);
-  }
-}
 
 // What all queries of a block have in common, and what that says of a key.
 struct AttentionBounds {

@@ -1,10 +1,16 @@
 #pragma once
-// Groups of rows (ops/grouped_linear.h): which group a row belongs to, and tiles of 64 rows, each
-// of one group. How many rows groups have is known on the device alone.
+// Groups of rows (ops/grouped_linear.h): which group a row belongs to, and tiles of rows, each of
+// one group. How many rows groups have is known on the device alone.
 
 #include "phalanx/cuda/simt.h"
 
 namespace phalanx::cuda {
+
+struct RowTile {
+  std::int32_t group;  // -1: none
+  std::int32_t begin;
+  std::int32_t rows;
+};
 
 struct RowGroups {
   const std::int32_t* offsets;  // [count + 1]
@@ -30,12 +36,35 @@ struct RowGroups {
     }
     return low;
   }
-};
-
-struct RowTile {
-  std::int32_t group;  // -1: none
-  std::int32_t begin;
-  std::int32_t rows;
+  // Number `n` of the tiles of kSide rows that groups are cut into, each from its beginning. All
+  // lanes of a warp ask for the same one: a lane looks at every 32nd group.
+  template <int kSide>
+  PHALANX_DEVICE RowTile tile(Thread& t, std::int64_t n) const {
+    std::int64_t before = 0;  // tiles of the groups so far
+    for (std::int64_t first = 0; first < count; first += 32) {
+      const std::int64_t group = first + t.lane();
+      const std::int64_t begin = group < count ? offset(group) : 0;
+      const std::int64_t own_rows = group < count ? offset(group + 1) - begin : 0;
+      const std::int64_t tiles = own_rows < 0 ? 0 : (own_rows + kSide - 1) / kSide;
+      std::int64_t end = tiles;  // of this group's tiles, behind `before`
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const std::int64_t other = t.shuffle(end, t.lane() - distance);
+        if (t.lane() >= distance) end += other;
+      }
+      const std::int64_t at = n - before - (end - tiles);  // the tile of this group
+      const std::uint32_t found = t.ballot(at >= 0 && at < tiles);
+      if (found != 0) {
+        int lane = 0;
+        while ((found >> lane & 1U) == 0) ++lane;
+        const std::int64_t row = t.shuffle(begin + at * kSide, lane);
+        const std::int64_t left = t.shuffle(own_rows - at * kSide, lane);
+        return {static_cast<std::int32_t>(first + lane), static_cast<std::int32_t>(row),
+                static_cast<std::int32_t>(left < kSide ? left : kSide)};
+      }
+      before += t.shuffle(end, 31);
+    }
+    return {-1, 0, 0};
+  }
 };
 
 struct RowTilesKernel {

@@ -32,14 +32,14 @@ std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool 
   return workspace_bytes + (wide_bias ? n * size_of(DType::kF32) : 0);
 }
 
-std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups) {
-  constexpr std::int64_t kRows = 64;  // of a tile
-  return rows == 0 ? 0 : rows / kRows + std::min(rows, groups);
+std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups, std::int64_t side) {
+  return rows == 0 ? 0 : rows / side + std::min(rows, groups);
 }
 
 std::int64_t row_tiles_scratch_bytes(std::int64_t rows, std::int64_t groups) {
+  constexpr std::int64_t kSide = 64;
   constexpr std::int64_t kNumbers = 3;  // of a tile
-  return kNumbers * most_row_tiles(rows, groups) * size_of(DType::kI32);
+  return kNumbers * most_row_tiles(rows, groups, kSide) * size_of(DType::kI32);
 }
 
 std::int64_t sort_key_bytes(std::int64_t rows) {

@@ -17,8 +17,9 @@ std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t columns);
 // fewer digits than y. The other two products need the workspace alone.
 std::int64_t forward_scratch(std::int64_t workspace_bytes, std::int64_t n, bool wide_bias);
 
-// Products of groups of rows: the tiles of rows, each of one group (row_tiles-inl.h).
-std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups);
+// Products of groups of rows: the tiles of `side` rows, each of one group (groups-inl.h), and the
+// memory that tiles of 64 take. Products on tensor cores find theirs without it.
+std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups, std::int64_t side);
 std::int64_t row_tiles_scratch_bytes(std::int64_t rows, std::int64_t groups);
 
 // Gradients of embeddings sort the ids of so many rows: keys lie in one of two places.

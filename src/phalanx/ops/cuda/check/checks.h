@@ -31,6 +31,7 @@ std::vector<ApproximateCheck> approximate_checks();
 std::vector<ApproximateCheck> loss_checks();
 ApproximateCheck rotary_table_check();
 std::vector<ApproximateCheck> attention_checks();
+std::vector<ApproximateCheck> grouped_checks();
 // All results of forward and backward of one causal attention with a window, or without: 0. Of
 // `known` rows the operands have a pattern and neither positions nor documents.
 std::vector<std::byte> attention_bytes(Workbench& bench, DType type, std::int64_t window,

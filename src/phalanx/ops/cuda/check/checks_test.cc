@@ -19,6 +19,7 @@
 #include "phalanx/ops/cuda/check/expected.h"
 #include "phalanx/ops/cuda/embedding.h"
 #include "phalanx/ops/cuda/fault-inl.h"
+#include "phalanx/ops/cuda/grouped_linear.h"
 #include "phalanx/ops/cuda/norm.h"
 #include "tests/paths.h"
 
@@ -215,6 +216,80 @@ TEST(CudaAttention, PatternsChangeNoBit) {
   EXPECT_EQ(take_races(), 0);
 }
 
+// The products of a group: alone, and among others. Small groups have other tiles than large ones.
+class GroupedResults {
+ public:
+  static constexpr std::int64_t kN = 72;
+  static constexpr std::int64_t kK = 104;
+  static constexpr std::int64_t kRows = 150;
+
+  explicit GroupedResults(DType type)
+      : type_(type),
+        x_(bench_.uniform_floats(kRows * kK, -1, 1)),
+        dy_(bench_.uniform_floats(kRows * kN, -1, 1)),
+        weight_(bench_.uniform_floats(kN * kK, -1, 1)) {}
+
+  // Of the last group of these, whose rows are the last ones.
+  std::vector<std::vector<std::byte>> of_last(const std::vector<std::int32_t>& offsets) {
+    bench_.clear();
+    const std::int64_t groups = std::ssize(offsets) - 1;
+    const std::int64_t rows = offsets.back();
+    const std::int64_t first = rows - kRows;
+    const GroupedRows all{bench_.upload(offsets), groups, rows};
+    const TypedRows x{stored(x_, first * kK), kK};
+    const TypedRows dy{stored(dy_, first * kN), kN};
+    const std::int64_t before = (groups - 1) * kN * kK;
+    const GroupedMatrices weight{stored(weight_, before), kN * kK, kN, kK};
+    const TypedRows y{bench_.output(type_, rows * kN), kN};
+    const TypedRows dx{bench_.output(type_, rows * kK), kK};
+    const GroupedMatrices dweight{bench_.output(DType::kF32, before + kN * kK), kN * kK, kN, kK};
+    grouped_linear_forward(bench_.context(), all, y, x, weight, {}, nullptr);
+    grouped_linear_input_gradient(bench_.context(), all, dx, dy, weight);
+    grouped_linear_weight_gradient(bench_.context(), all, dweight, dy, x, false);
+    return {last(y.data, rows * kN, kRows * kN), last(dx.data, rows * kK, kRows * kK),
+            last(dweight.data, before + kN * kK, kN * kK)};
+  }
+
+ private:
+  // Numbers behind so many others.
+  TypedAddress stored(const std::vector<float>& numbers, std::int64_t behind) {
+    std::vector<float> all = bench_.uniform_floats(behind, -1, 1);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+    const auto upload = [&](auto first) {
+      std::vector<decltype(first)> halves;
+      for (const float number : all) halves.push_back(round_to<decltype(first)>(number));
+      return TypedAddress{reinterpret_cast<std::byte*>(bench_.upload(halves)), type_};
+    };
+    return type_ == DType::kBF16 ? upload(bf16()) : upload(fp16());
+  }
+  std::vector<std::byte> last(TypedAddress data, std::int64_t all, std::int64_t n) {
+    const std::vector<std::byte> bytes = bench_.read(data, all);
+    return {bytes.end() - n * size_of(data.type), bytes.end()};
+  }
+
+  DType type_;
+  Workbench bench_{0, kBenchBytes, kScratchBytes};
+  std::vector<float> x_, dy_, weight_;
+};
+
+TEST(CudaGroupedProducts, RowsHaveTheBitsThatTheyHaveAlone) {
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    GroupedResults results(type);
+    emulated_machine().take_conflicts();
+    const auto alone = results.of_last({0, GroupedResults::kRows});
+    EXPECT_EQ(emulated_machine().take_conflicts(), 0);
+    // Groups that begin elsewhere in their tiles; with 40 of them the last one is not among those
+    // that a warp looks at first.
+    std::vector<std::int32_t> many = {0};
+    for (int group = 0; group < 40; ++group) many.push_back(many.back() + group % 3);
+    many.push_back(many.back() + static_cast<std::int32_t>(GroupedResults::kRows));
+    EXPECT_TRUE(results.of_last({0, 130, 131, 281}) == alone) << name_of(type);
+    EXPECT_TRUE(results.of_last(many) == alone) << name_of(type);
+    EXPECT_EQ(emulated_machine().take_conflicts(), 0);
+  }
+  EXPECT_EQ(take_races(), 0);
+}
+
 // Rows whose number is negative are at fault.
 struct FaultyRows {
   static constexpr int kThreads = 64;
@@ -328,6 +403,7 @@ TEST_F(CudaMutants, EveryDroppedBarrierIsSeen) {
       near_double.push_back(std::move(check));
     }
   }
+  for (ApproximateCheck& check : grouped_checks()) near_double.push_back(std::move(check));
   for (const ApproximateCheck& check : near_double) {
     bench_->clear();
     const double error = check.error(*bench_);

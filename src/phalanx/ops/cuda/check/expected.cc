@@ -78,6 +78,7 @@ std::vector<ApproximateCheck> all_approximate_checks() {
   for (auto& check : loss_checks()) checks.push_back(std::move(check));
   checks.push_back(rotary_table_check());
   for (auto& check : attention_checks()) checks.push_back(std::move(check));
+  for (auto& check : grouped_checks()) checks.push_back(std::move(check));
   return checks;
 }
 
