@@ -405,8 +405,8 @@ TEST(ContextAttention, SendsWhileItAttends) {
     std::vector<int> before;  // each send: the calls of attention
     int calls = 0;
     for (const TraceEvent& event : rank.recorder.events()) {
-      if (const auto* run = std::get_if<OpRun>(&event)) {
-        const std::string_view op = run->cost.name;
+      if (const auto* ran = std::get_if<OpRun>(&event)) {
+        const std::string_view op = ran->cost.name;
         calls += op == "attention_forward" || op == "attention_backward" ? 1 : 0;
       } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
         if (message->op == "send") before.push_back(calls);
