@@ -10,13 +10,9 @@
 #include <vector>
 
 #include "harness.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/families/family.h"
-#include "phalanx/nn/unit.h"
-#include "phalanx/ops/device_choice.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/rehearsal/rank_rehearsal.h"
-#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -43,31 +39,6 @@ std::vector<std::string> lines_of(const Trace& trace) {
     lines.push_back(std::visit([](const auto& one) { return describe(one); }, event));
   }
   return lines;
-}
-
-class NobodyListens final : public StateObserver {
-  void begins(StateMove /*move*/, int /*number*/) override {}
-  void is_done(StateMove /*move*/, int /*number*/) override {}
-  void frees_weights(int /*group*/) override {}
-  void update_begins() override {}
-  void update_ends() override {}
-};
-
-Trace planned_trace(const TrainConfig& config, int number) {
-  const auto model = make_model(config, kVocabulary);
-  const ParallelGrids grids = parallel_grids(config.layout);
-  const auto world = make_meta_world(number, grids.world_size());
-  const RankCommunicators ranks(grids, *world);
-  RankArenas arenas = RankArenas::planning();
-  const DeviceChoice kernels{cpu::ProductPrecision::kFp32};
-  const auto backend = kernels.make_planning_backend(1);
-  const StepPrograms programs = step_programs(config);
-  Rank rank(config, *model, programs, ranks, *backend, arenas);
-  NobodyListens observer;
-  nn::UnitHooks hooks;
-  Recorder recorder;
-  play_usual_step(rank, observer, hooks, recorder);
-  return recorder.events();
 }
 
 // Waits are for what has begun, and for each once.
@@ -106,13 +77,16 @@ std::vector<MeasuredStep> expect_planned_traces(const Layout& layout) {
     ADD_FAILURE() << "no such layout";
     return {};
   }
+  const auto model = make_model(*config, kVocabulary);
+  const StepPrograms programs = step_programs(*config);
   TrainingResult result = train(*config, 2);
   EXPECT_EQ(result.faults, std::vector<std::string>{});
   for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
     SCOPED_TRACE(testing::Message() << "rank " << rank);
     const Trace& trace = result.measured[rank].trace;
     const auto real = lines_of(trace);
-    const auto planned = lines_of(planned_trace(*config, static_cast<int>(rank)));
+    const auto planned = lines_of(usual_trace(*config, *model, programs, static_cast<int>(rank),
+                                              {cpu::ProductPrecision::kFp32}));
     const auto [one, other] = std::ranges::mismatch(real, planned);
     if (one != real.end() || other != planned.end()) {
       ADD_FAILURE() << "event " << one - real.begin() << " of " << real.size() << " is\n  "

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_run.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -42,6 +44,18 @@ class UnitCosts final : public nn::UnitHooks {
 void count_losses(Rank& rank, TrainingRun& run) {
   if (rank.wants_loss_counts())
     run.count_losses(std::vector<double>(rank.losses().num_losses, 1.0));
+}
+
+// Either listener may be null.
+void play(Rank& rank, StateObserver* observer, nn::UnitHooks* passes, Recorder& recorder) {
+  rank.initialise();
+  const ProgramSize& size = rank.programs().usual();
+  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+  rank.record_to(&recorder);
+  TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, observer);
+  count_losses(rank, run);
+  run.run(nullptr, passes);
+  rank.record_to(nullptr);
 }
 
 }  // namespace
@@ -107,14 +121,20 @@ RankRehearsal rehearse(Rank& rank) {
 
 void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
                      Recorder& recorder) {
-  rank.initialise();
-  const ProgramSize& size = rank.programs().usual();
-  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
-  rank.record_to(&recorder);
-  TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, &observer);
-  count_losses(rank, run);
-  run.run(nullptr, &passes);
-  rank.record_to(nullptr);
+  play(rank, &observer, &passes, recorder);
+}
+
+Trace usual_trace(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                  int number, const DeviceChoice& kernels, Rank::Shared* shared) {
+  const ParallelGrids grids = parallel_grids(config.layout);
+  const auto world = make_meta_world(number, grids.world_size());
+  const RankCommunicators ranks(grids, *world);
+  RankArenas arenas = RankArenas::planning();
+  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
+  Rank rank(config, model, programs, ranks, *backend, arenas, shared);
+  Recorder recorder;
+  play(rank, nullptr, nullptr, recorder);
+  return recorder.events();
 }
 
 }  // namespace phalanx

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/rank/rank.h"
 
 namespace phalanx {
@@ -38,5 +39,10 @@ RankRehearsal rehearse(Rank& rank);
 // states, `passes` about the units' passes, and `recorder` keeps every event.
 void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
                      Recorder& recorder);
+
+// What one rank of the world of `config` does in its usual program, in its order. `shared` as in
+// plan_memory(): what ranks of a world have in common.
+Trace usual_trace(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                  int number, const DeviceChoice& kernels, Rank::Shared* shared = nullptr);
 
 }  // namespace phalanx
