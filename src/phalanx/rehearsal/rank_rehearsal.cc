@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "phalanx/base/numeric.h"
+#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_run.h"
+#include "phalanx/settings/config_views.h"
 
 namespace phalanx {
 namespace {
@@ -18,17 +21,16 @@ class UnitCosts final : public nn::UnitHooks {
       : recorder_(recorder), largest_(largest) {}
 
   void before(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/) override {
-    first_ = recorder_.records().size();
+    first_ = recorder_.events().size();
   }
   void after(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/,
              const nn::UnitTensors& /*tensors*/) override {
     std::int64_t flops = 0;
     std::int64_t bytes = 0;
-    for (std::size_t i = first_; i < recorder_.records().size(); ++i) {
-      const OpCost& cost = recorder_.records()[i].cost;
-      flops += cost.flops;
-      bytes += cost.bytes_read + cost.bytes_written;
-    }
+    for_each_event<OpRun>(std::span(recorder_.events()).subspan(first_), [&](const OpRun& run) {
+      flops += run.cost.flops;
+      bytes += run.cost.bytes_read + run.cost.bytes_written;
+    });
     largest_.flops = std::max(largest_.flops, flops);
     largest_.bytes = std::max(largest_.bytes, bytes);
   }
@@ -42,6 +44,18 @@ class UnitCosts final : public nn::UnitHooks {
 void count_losses(Rank& rank, TrainingRun& run) {
   if (rank.wants_loss_counts())
     run.count_losses(std::vector<double>(rank.losses().num_losses, 1.0));
+}
+
+// Either listener may be null.
+void play(Rank& rank, StateObserver* observer, nn::UnitHooks* passes, Recorder& recorder) {
+  rank.initialise();
+  const ProgramSize& size = rank.programs().usual();
+  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+  rank.record_to(&recorder);
+  TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, observer);
+  count_losses(rank, run);
+  run.run(nullptr, passes);
+  rank.record_to(nullptr);
 }
 
 }  // namespace
@@ -72,13 +86,14 @@ RankRehearsal rehearse(Rank& rank) {
       TrainingRun run(rank, program, schedules, nullptr);
       recorder.clear();
       count_losses(rank, run);
-      const std::vector<Message> before = recorder.messages();
+      MessageTotals before;
+      before.add(recorder.messages());
       Executor::Rehearsal costs = run.rehearse(&unit_costs);
       known->second = arenas.high_water();
       if (size == programs.usual()) {
         result.flops_per_step = costs.flops / size.iterations;
         result.messages = std::move(costs.messages);
-        result.messages.add(before, 1);
+        result.messages.add(before);
         result.transfers = std::move(costs.transfers);
       }
     }
@@ -106,14 +121,20 @@ RankRehearsal rehearse(Rank& rank) {
 
 void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
                      Recorder& recorder) {
-  rank.initialise();
-  const ProgramSize& size = rank.programs().usual();
-  const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
-  TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, &observer);
-  count_losses(rank, run);
-  rank.record_to(&recorder);
-  run.run(nullptr, &passes);
-  rank.record_to(nullptr);
+  play(rank, &observer, &passes, recorder);
+}
+
+Trace usual_trace(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                  int number, const DeviceChoice& kernels, Rank::Shared* shared) {
+  const ParallelGrids grids = parallel_grids(config.layout);
+  const auto world = make_meta_world(number, grids.world_size());
+  const RankCommunicators ranks(grids, *world);
+  RankArenas arenas = RankArenas::planning();
+  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
+  Rank rank(config, model, programs, ranks, *backend, arenas, shared);
+  Recorder recorder;
+  play(rank, nullptr, nullptr, recorder);
+  return recorder.events();
 }
 
 }  // namespace phalanx

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "phalanx/ops/device_choice.h"
 #include "phalanx/rank/rank.h"
 
 namespace phalanx {
@@ -35,8 +36,13 @@ struct RankRehearsal {
 RankRehearsal rehearse(Rank& rank);
 
 // Runs the usual program on the planning backend, every action of it. `observer` is told about the
-// states, `passes` about the units' passes, and `recorder` keeps every op.
+// states, `passes` about the units' passes, and `recorder` keeps every event.
 void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
                      Recorder& recorder);
+
+// What one rank of the world of `config` does in its usual program, in its order. `shared` as in
+// plan_memory(): what ranks of a world have in common.
+Trace usual_trace(const TrainConfig& config, const Model& model, const StepPrograms& programs,
+                  int number, const DeviceChoice& kernels, Rank::Shared* shared = nullptr);
 
 }  // namespace phalanx
