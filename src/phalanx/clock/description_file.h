@@ -1,0 +1,79 @@
+#pragma once
+// Descriptions as YAML: a heading, and below it a key for each number. A number is written alone,
+// or as a list that also says where it comes from:
+//   e_bw: 0.82
+//   e_bw: [0.82, fitted, "step times of four papers"]
+//   e_bw: [0.82, default, "as an A100", 0.75, 0.90]        # low and high: a default must have them
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "phalanx/clock/quantity.h"
+#include "phalanx/flags/yaml_file.h"
+
+namespace phalanx {
+
+// The values that a number of a description may have.
+struct Bounds {
+  double least = 0.0;
+  double most = 1e18;
+  bool is_whole = false;
+};
+inline constexpr Bounds kShare = {1e-6, 1.0};        // of a peak or a rate
+inline constexpr Bounds kRate = {1.0, 1e18};         // FLOP or bytes a second
+inline constexpr Bounds kSeconds = {0.0, 10.0};      // of an op or a message
+inline constexpr Bounds kFactor = {1.0, 100.0};      // on a time
+inline constexpr Bounds kCount = {1.0, 1e6, true};   // of cores or devices
+inline constexpr Bounds kBytes = {1.0, 1e18, true};  // of memory
+
+// Reads the keys of a description, each once. DataError with FILE:LINE:COLUMN and the key for what
+// is missing, unknown, no number, out of bounds or without its range.
+class DescriptionReader {
+ public:
+  DescriptionReader(const YamlContents& contents, std::string_view file);
+
+  void text(std::string_view key, std::string& text);
+  // Must be there, unless the quantity has a source already: then that is what it is otherwise.
+  void quantity(std::string_view key, Quantity& quantity, const Bounds& bounds);
+  void optional_quantity(std::string_view key, std::optional<Quantity>& quantity,
+                         const Bounds& bounds);
+  // Two numbers of one origin: [FIRST, SECOND, ORIGIN, SOURCE].
+  void optional_pair(std::string_view key, std::optional<Quantity>& first,
+                     const Bounds& first_bounds, std::optional<Quantity>& second,
+                     const Bounds& second_bounds);
+  // An error if there are keys that nobody read.
+  void finish() const;
+
+ private:
+  const YamlEntry* take(std::string_view key);
+  const YamlEntry& required(std::string_view key, const YamlEntry* entry) const;
+
+  const YamlContents& contents_;
+  std::string_view file_;
+  std::vector<std::string> keys_;  // that were asked for
+};
+
+// Writes them, in the order in which they come.
+class DescriptionWriter {
+ public:
+  explicit DescriptionWriter(std::string heading);
+
+  void text(std::string_view key, const std::string& text);
+  void quantity(std::string_view key, const Quantity& quantity, const Bounds& bounds);
+  void optional_quantity(std::string_view key, const std::optional<Quantity>& quantity,
+                         const Bounds& bounds);
+  void optional_pair(std::string_view key, const std::optional<Quantity>& first,
+                     const Bounds& first_bounds, const std::optional<Quantity>& second,
+                     const Bounds& second_bounds);
+  std::string yaml() const;
+
+ private:
+  YamlSection section_;
+};
+
+// Whether the file has the heading; what it is a description of.
+bool has_heading(const YamlContents& contents, std::string_view heading);
+
+}  // namespace phalanx
