@@ -22,10 +22,10 @@ void visit(File& file, Cluster& cluster) {
   file.quantity("ib_alpha", cluster.ib_alpha, kSeconds);
   file.quantity("ib_e", cluster.ib_e, kShare);
   file.quantity("p2p_e", cluster.p2p_e, kShare);
-  file.quantity("x_tp", cluster.x_tp, {0.0, 1.0});
-  file.quantity("x_dp", cluster.x_dp, {0.0, 1.0});
-  file.quantity("scale_loss", cluster.scale_loss, {0.0, 0.5});
-  file.optional_quantity("price", cluster.price, {0.0, 1e6});
+  file.quantity("x_tp", cluster.x_tp, kLoss);
+  file.quantity("x_dp", cluster.x_dp, kLoss);
+  file.quantity("scale_loss", cluster.scale_loss, kLoss);
+  file.optional_quantity("price", cluster.price, {.most = 1e6});
 }
 
 std::string key_of(int ranks) { return fmt::format("ranks_{}", ranks); }
@@ -71,6 +71,25 @@ std::string yaml_of(const ClusterDescription& cluster) {
     writer.optional_pair(key_of(ranks), row.alpha, kSeconds, row.rate, kRate);
   }
   return writer.yaml();
+}
+
+std::vector<NamedQuantity> quantities_of(const ClusterDescription& cluster) {
+  std::vector<NamedQuantity> quantities;
+  ClusterDescription copy = cluster;
+  QuantityWalk walk([&](const std::string& key, const Quantity& quantity, const Bounds&) {
+    quantities.push_back({key, quantity});
+  });
+  visit(walk, copy);
+  return quantities;
+}
+
+ClusterDescription at_end(ClusterDescription cluster, RangeEnd end) {
+  QuantityWalk walk([&](const std::string&, Quantity& quantity, const Bounds& bounds) {
+    const bool takes_low = bounds.slows == (end == RangeEnd::kFastest);
+    quantity.value = takes_low ? quantity.low : quantity.high;
+  });
+  visit(walk, cluster);
+  return cluster;
 }
 
 }  // namespace phalanx

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "phalanx/clock/quantity.h"
 
@@ -57,5 +58,10 @@ Quantity default_scale_loss();
 ClusterDescription cluster_from_yaml(const YamlContents& contents, const std::string& file);
 // A file that cluster_from_yaml() reads as the same description, but for the name.
 std::string yaml_of(const ClusterDescription& cluster);
+
+// Its numbers, but for the measured ranks, in the order of the file.
+std::vector<NamedQuantity> quantities_of(const ClusterDescription& cluster);
+// With every number at the end of its range at which a step is fastest, or slowest.
+ClusterDescription at_end(ClusterDescription cluster, RangeEnd end);
 
 }  // namespace phalanx

@@ -5,9 +5,11 @@
 //   e_bw: [0.82, fitted, "step times of four papers"]
 //   e_bw: [0.82, default, "as an A100", 0.75, 0.90]        # low and high: a default must have them
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phalanx/clock/quantity.h"
@@ -20,13 +22,16 @@ struct Bounds {
   double least = 0.0;
   double most = 1e18;
   bool is_whole = false;
+  bool slows = false;  // more of it takes a step longer
 };
-inline constexpr Bounds kShare = {1e-6, 1.0};        // of a peak or a rate
-inline constexpr Bounds kRate = {1.0, 1e18};         // FLOP or bytes a second
-inline constexpr Bounds kSeconds = {0.0, 10.0};      // of an op or a message
-inline constexpr Bounds kFactor = {1.0, 100.0};      // on a time
-inline constexpr Bounds kCount = {1.0, 1e6, true};   // of cores or devices
-inline constexpr Bounds kBytes = {1.0, 1e18, true};  // of memory
+inline constexpr Bounds kShare = {.least = 1e-6, .most = 1.0};     // of a peak or a rate
+inline constexpr Bounds kRate = {.least = 1.0};                    // FLOP or bytes a second
+inline constexpr Bounds kSeconds = {.most = 10.0, .slows = true};  // of an op or a message
+inline constexpr Bounds kFactor = {.least = 1.0, .most = 100.0, .slows = true};  // on a time
+inline constexpr Bounds kLoss = {.most = 1.0, .slows = true};                    // share of a time
+inline constexpr Bounds kCount = {
+    .least = 1.0, .most = 1e6, .is_whole = true};                   // of cores, devices
+inline constexpr Bounds kBytes = {.least = 1.0, .is_whole = true};  // of memory
 
 // Reads the keys of a description, each once. DataError with FILE:LINE:COLUMN and the key for what
 // is missing, unknown, no number, out of bounds or without its range.
@@ -71,6 +76,25 @@ class DescriptionWriter {
 
  private:
   YamlSection section_;
+};
+
+// Calls a function for every number that the description has.
+class QuantityWalk {
+ public:
+  using Visit = std::function<void(const std::string& key, Quantity& quantity, const Bounds&)>;
+  explicit QuantityWalk(Visit visit) : visit_(std::move(visit)) {}
+
+  void text(std::string_view /*key*/, std::string& /*text*/) {}
+  void quantity(std::string_view key, Quantity& quantity, const Bounds& bounds) {
+    visit_(std::string(key), quantity, bounds);
+  }
+  void optional_quantity(std::string_view key, std::optional<Quantity>& quantity,
+                         const Bounds& bounds) {
+    if (quantity) visit_(std::string(key), *quantity, bounds);
+  }
+
+ private:
+  Visit visit_;
 };
 
 // Whether the file has the heading; what it is a description of.

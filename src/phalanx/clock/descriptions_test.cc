@@ -146,6 +146,28 @@ TEST(Descriptions, ADeviceWithoutATypeSaysSo) {
               HasSubstr("device a100-80: it has no peak_fp8"));
 }
 
+TEST(Descriptions, RangesHaveAFastAndASlowEnd) {
+  const DeviceDescription device = shipped_device("h200");
+  const DeviceDescription fast = at_end(device, RangeEnd::kFastest);
+  const DeviceDescription slow = at_end(device, RangeEnd::kSlowest);
+  EXPECT_EQ(fast.e_gemm(ProductType::kBF16), 0.72);
+  EXPECT_EQ(slow.e_gemm(ProductType::kBF16), 0.62);
+  EXPECT_EQ(fast.k0.value, 100);
+  EXPECT_EQ(slow.k0.value, 300);
+  EXPECT_EQ(fast.peak(ProductType::kBF16), device.peak(ProductType::kBF16));
+  const ClusterDescription cluster = shipped_cluster("h200");
+  EXPECT_EQ(at_end(cluster, RangeEnd::kFastest).nv_alpha.value, 8e-6);
+  EXPECT_EQ(at_end(cluster, RangeEnd::kSlowest).x_tp.value, 0.5);
+}
+
+TEST(Descriptions, ListTheirNumbers) {
+  const auto numbers = quantities_of(shipped_device("h200"));
+  EXPECT_EQ(numbers.front().key, "peak_f32");
+  EXPECT_THAT(numbers, Contains(testing::Field(&NamedQuantity::key, "attention_backward")));
+  EXPECT_EQ(quantities_of(shipped_cluster("selene")).size(), 12U);
+  EXPECT_EQ(quantities_of(shipped_cluster("selene"))[2].quantity.value, 200e9);
+}
+
 class Machines : public testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& text) const {

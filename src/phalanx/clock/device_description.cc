@@ -24,7 +24,7 @@ void visit(File& file, Device& device) {
     file.optional_quantity(fmt::format("e_gemm_{}", name_of(type)), device.product(type).e_gemm,
                            kShare);
   }
-  file.quantity("k0", device.k0, {0.0, 1e6});
+  file.quantity("k0", device.k0, {.most = 1e6, .slows = true});
   file.quantity("e_tile", device.e_tile, kShare);
   file.quantity("e_bw", device.e_bw, kShare);
   file.quantity("kernel_floor", device.kernel_floor, kSeconds);
@@ -100,6 +100,25 @@ std::string yaml_of(const DeviceDescription& device) {
   DescriptionWriter writer{std::string(kHeading)};
   visit(writer, device);
   return writer.yaml();
+}
+
+std::vector<NamedQuantity> quantities_of(const DeviceDescription& device) {
+  std::vector<NamedQuantity> quantities;
+  DeviceDescription copy = device;
+  QuantityWalk walk([&](const std::string& key, const Quantity& quantity, const Bounds&) {
+    quantities.push_back({key, quantity});
+  });
+  visit(walk, copy);
+  return quantities;
+}
+
+DeviceDescription at_end(DeviceDescription device, RangeEnd end) {
+  QuantityWalk walk([&](const std::string&, Quantity& quantity, const Bounds& bounds) {
+    const bool takes_low = bounds.slows == (end == RangeEnd::kFastest);
+    quantity.value = takes_low ? quantity.low : quantity.high;
+  });
+  visit(walk, device);
+  return device;
 }
 
 }  // namespace phalanx

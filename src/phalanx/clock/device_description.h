@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/clock/quantity.h"
@@ -70,5 +71,10 @@ bool operator==(const ProductRate& a, const ProductRate& b);
 DeviceDescription device_from_yaml(const YamlContents& contents, const std::string& file);
 // A file that device_from_yaml() reads as the same description, but for the name.
 std::string yaml_of(const DeviceDescription& device);
+
+// Its numbers, in the order of the file.
+std::vector<NamedQuantity> quantities_of(const DeviceDescription& device);
+// With every number at the end of its range at which a step is fastest, or slowest.
+DeviceDescription at_end(DeviceDescription device, RangeEnd end);
 
 }  // namespace phalanx

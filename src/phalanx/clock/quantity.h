@@ -31,6 +31,14 @@ struct Quantity {
   friend bool operator==(const Quantity& a, const Quantity& b) = default;
 };
 
+// With its key in a file: "e_bw".
+struct NamedQuantity {
+  std::string key;
+  Quantity quantity;
+};
+// Of a range: where a step is predicted to take the least time, or the most.
+enum class RangeEnd : std::uint8_t { kFastest, kSlowest };
+
 Quantity data_sheet(double value, std::string source);
 Quantity measured(double value, std::string source);
 Quantity fitted(double value, std::string source);
