@@ -44,9 +44,9 @@ double alignment_factor(const DeviceDescription& device, const MatrixProduct& pr
 }
 
 double attention_seconds(const DeviceDescription& device, ProductType type, double flops,
-                         double share, double bytes) {
-  return std::max({flops / (device.peak(type) * share), bytes / device.memory_rate.value,
-                   device.kernel_floor.value});
+                         bool is_backward, double bytes) {
+  return std::max({flops / (device.peak(type) * device.attention_share(type, is_backward)),
+                   bytes / device.memory_rate.value, device.kernel_floor.value});
 }
 
 }  // namespace
@@ -79,15 +79,24 @@ double memory_seconds(const DeviceDescription& device, double bytes) {
   return bytes / (device.memory_rate.value * device.e_bw.value) + device.kernel_floor.value;
 }
 
+double op_seconds(const DeviceDescription& device, std::string_view op, DType dtype, double bytes) {
+  const auto own = device.op_rates.find(op_rate_key(op, dtype));
+  if (own == device.op_rates.end()) return memory_seconds(device, bytes);
+  double rate = own->second.value;
+  if (device.cache_bytes && bytes > device.cache_bytes->value) {
+    rate = std::min(rate, device.memory_rate.value * device.e_bw.value);
+  }
+  return bytes / rate + device.kernel_floor.value;
+}
+
 double attention_forward_seconds(const DeviceDescription& device, ProductType type, double flops,
                                  double bytes) {
-  return attention_seconds(device, type, flops, device.attention_forward.value, bytes);
+  return attention_seconds(device, type, flops, false, bytes);
 }
 
 double attention_backward_seconds(const DeviceDescription& device, ProductType type,
                                   double forward_flops, double bytes) {
-  return attention_seconds(device, type, kAttentionBackwardFlops * forward_flops,
-                           device.attention_backward.value, bytes);
+  return attention_seconds(device, type, kAttentionBackwardFlops * forward_flops, true, bytes);
 }
 
 double optimizer_seconds(const DeviceDescription& device, double parameters) {

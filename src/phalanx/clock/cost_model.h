@@ -5,6 +5,7 @@
 // where the description has no rates of the type.
 
 #include <cstdint>
+#include <string_view>
 
 #include "phalanx/clock/device_description.h"
 
@@ -33,6 +34,9 @@ double product_seconds(const DeviceDescription& device, const MatrixProduct& pro
 
 // An op that moves so many bytes and computes little: bytes / (memory_rate e_bw) + kernel_floor.
 double memory_seconds(const DeviceDescription& device, double bytes);
+// The op by its name and type (OpCost): at its own rate, where the device has one. Beyond
+// cache_bytes no op moves them faster than the first.
+double op_seconds(const DeviceDescription& device, std::string_view op, DType dtype, double bytes);
 
 // Fused attention of so many useful FLOPs (of a causal mask half of the square: 2 s^2 h a sample
 // and layer). `bytes`: queries, keys, values and outputs.

@@ -133,6 +133,28 @@ TEST(MemorySeconds, AreBytesAtTheRateThatOpsReachAndTheFloor) {
   EXPECT_DOUBLE_EQ(optimizer_seconds(four_cores(), 1e6), 40e6 / 8e11 + 1e-6);
 }
 
+TEST(OpSeconds, UseTheOpsOwnRateWhereThereIsOne) {
+  DeviceDescription device = four_cores();
+  device.op_rates[op_rate_key("copy", DType::kBF16)] = measured(2e12, "t");
+  EXPECT_DOUBLE_EQ(op_seconds(device, "copy", DType::kBF16, 8e8), 4e-4 + 1e-6);
+  EXPECT_EQ(op_seconds(device, "copy", DType::kF32, 8e8), memory_seconds(device, 8e8));
+  EXPECT_EQ(op_seconds(device, "fill", DType::kBF16, 8e8), memory_seconds(device, 8e8));
+  // Beyond the caches memory is the limit, but a slower op stays slow.
+  device.cache_bytes = measured(1e8, "t");
+  EXPECT_EQ(op_seconds(device, "copy", DType::kBF16, 8e8), memory_seconds(device, 8e8));
+  EXPECT_DOUBLE_EQ(op_seconds(device, "copy", DType::kBF16, 1e8), 5e-5 + 1e-6);
+  device.op_rates["copy_bf16"].value = 1e11;
+  EXPECT_DOUBLE_EQ(op_seconds(device, "copy", DType::kBF16, 8e8), 8e-3 + 1e-6);
+}
+
+TEST(AttentionSeconds, OfATypeMayHaveTheirOwnShare) {
+  DeviceDescription device = four_cores();
+  device.product(ProductType::kBF16).attention_forward = measured(0.25, "t");
+  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 4e9, 0), 4e-3);
+  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kFP8, 4e9, 0), 1e-3);
+  EXPECT_DOUBLE_EQ(attention_backward_seconds(device, ProductType::kBF16, 4e9, 0), 6.25e-3);
+}
+
 TEST(AttentionSeconds, AreUsefulOperationsAtAShareOfThePeak) {
   const DeviceDescription device = four_cores();
   EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 4e9, 0), 2e-3);

@@ -112,6 +112,16 @@ void DescriptionReader::optional_quantity(std::string_view key, std::optional<Qu
   if (entry != nullptr) quantity = quantity_of(*entry, bounds);
 }
 
+void DescriptionReader::quantities(std::string_view prefix,
+                                   std::map<std::string, Quantity>& quantities,
+                                   const Bounds& bounds) {
+  for (const YamlEntry& entry : contents_.entries) {
+    if (!entry.key.starts_with(prefix)) continue;
+    keys_.push_back(entry.key);
+    quantities[entry.key.substr(prefix.size())] = quantity_of(entry, bounds);
+  }
+}
+
 void DescriptionReader::optional_pair(std::string_view key, std::optional<Quantity>& first,
                                       const Bounds& first_bounds, std::optional<Quantity>& second,
                                       const Bounds& second_bounds) {
@@ -163,6 +173,14 @@ void DescriptionWriter::optional_quantity(std::string_view key,
                                           const std::optional<Quantity>& quantity,
                                           const Bounds& bounds) {
   if (quantity) this->quantity(key, *quantity, bounds);
+}
+
+void DescriptionWriter::quantities(std::string_view prefix,
+                                   const std::map<std::string, Quantity>& quantities,
+                                   const Bounds& bounds) {
+  for (const auto& [name, quantity] : quantities) {
+    this->quantity(std::string(prefix) + name, quantity, bounds);
+  }
 }
 
 void DescriptionWriter::optional_pair(std::string_view key, const std::optional<Quantity>& first,

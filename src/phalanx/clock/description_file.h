@@ -6,6 +6,7 @@
 //   e_bw: [0.82, default, "as an A100", 0.75, 0.90]        # low and high: a default must have them
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ class DescriptionReader {
   void quantity(std::string_view key, Quantity& quantity, const Bounds& bounds);
   void optional_quantity(std::string_view key, std::optional<Quantity>& quantity,
                          const Bounds& bounds);
+  // All keys that begin with the prefix, by what follows it.
+  void quantities(std::string_view prefix, std::map<std::string, Quantity>& quantities,
+                  const Bounds& bounds);
   // Two numbers of one origin: [FIRST, SECOND, ORIGIN, SOURCE].
   void optional_pair(std::string_view key, std::optional<Quantity>& first,
                      const Bounds& first_bounds, std::optional<Quantity>& second,
@@ -69,6 +73,8 @@ class DescriptionWriter {
   void quantity(std::string_view key, const Quantity& quantity, const Bounds& bounds);
   void optional_quantity(std::string_view key, const std::optional<Quantity>& quantity,
                          const Bounds& bounds);
+  void quantities(std::string_view prefix, const std::map<std::string, Quantity>& quantities,
+                  const Bounds& bounds);
   void optional_pair(std::string_view key, const std::optional<Quantity>& first,
                      const Bounds& first_bounds, const std::optional<Quantity>& second,
                      const Bounds& second_bounds);
@@ -91,6 +97,12 @@ class QuantityWalk {
   void optional_quantity(std::string_view key, std::optional<Quantity>& quantity,
                          const Bounds& bounds) {
     if (quantity) visit_(std::string(key), *quantity, bounds);
+  }
+  void quantities(std::string_view prefix, std::map<std::string, Quantity>& quantities,
+                  const Bounds& bounds) {
+    for (auto& [name, quantity] : quantities) {
+      visit_(std::string(prefix) + name, quantity, bounds);
+    }
   }
 
  private:

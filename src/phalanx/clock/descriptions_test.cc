@@ -102,6 +102,21 @@ TEST(Descriptions, ANumberMayStandAloneWithItsSourceOrWithItsRange) {
   EXPECT_EQ(device_of(with(yaml, "peak_bf16", "1e15")).peak(ProductType::kBF16), 1e15);
 }
 
+TEST(Descriptions, OpsAndTypesMayHaveTheirOwnRates) {
+  DeviceDescription device = shipped_device("h100");
+  device.cache_bytes = measured(3e7, "the last level");
+  device.op_rates["copy_f32"] = measured(1e12, "1,024 x 768");
+  device.op_rates["add_positions_bf16"] = Quantity{.value = 2e12};
+  device.product(ProductType::kBF16).attention_backward = measured(0.5, "s 1,024");
+  DeviceDescription read = device_of(yaml_of(device));
+  read.name = device.name;
+  EXPECT_EQ(read, device) << yaml_of(device);
+  EXPECT_EQ(read.op_rates, device.op_rates);
+  EXPECT_EQ(read.cache_bytes, device.cache_bytes);
+  EXPECT_EQ(read.attention_share(ProductType::kBF16, true), 0.5);
+  EXPECT_EQ(read.attention_share(ProductType::kBF16, false), device.attention_forward.value);
+}
+
 TEST(Descriptions, ErrorsNameThePlaceAndTheKey) {
   const std::string yaml = yaml_of(shipped_device("h100"));
   EXPECT_THAT(fault_of_device(with(yaml, "e_bw", "")), "device.yaml: e_bw is missing");

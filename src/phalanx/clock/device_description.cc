@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "phalanx/base/error.h"
 #include "phalanx/clock/description_file.h"
 
@@ -9,6 +11,9 @@ namespace phalanx {
 namespace {
 
 constexpr std::string_view kHeading = "device";
+
+template <typename Device>
+using ProductRateOf = std::conditional_t<std::is_const_v<Device>, const ProductRate, ProductRate>;
 
 // The keys of the file, for a reader and for a writer.
 template <typename File, typename Device>
@@ -33,6 +38,15 @@ void visit(File& file, Device& device) {
   file.quantity("host_op", device.host_op, kSeconds);
   file.quantity("unaligned_64", device.unaligned_64, kFactor);
   file.quantity("unaligned_8", device.unaligned_8, kFactor);
+  for (const ProductType type : kProductTypes) {
+    ProductRateOf<Device>& rate = device.product(type);
+    file.optional_quantity(fmt::format("attention_forward_{}", name_of(type)),
+                           rate.attention_forward, kShare);
+    file.optional_quantity(fmt::format("attention_backward_{}", name_of(type)),
+                           rate.attention_backward, kShare);
+  }
+  file.optional_quantity("cache_bytes", device.cache_bytes, kBytes);
+  file.quantities("op_rate_", device.op_rates, kRate);
 }
 
 const Quantity& known(const std::optional<Quantity>& quantity, std::string_view key,
@@ -73,8 +87,19 @@ double DeviceDescription::e_gemm(ProductType type) const {
   return known(product(type).e_gemm, "e_gemm", type, *this).value;
 }
 
+double DeviceDescription::attention_share(ProductType type, bool is_backward) const {
+  const ProductRate& rate = product(type);
+  if (is_backward) return rate.attention_backward.value_or(attention_backward).value;
+  return rate.attention_forward.value_or(attention_forward).value;
+}
+
+std::string op_rate_key(std::string_view op, DType dtype) {
+  return fmt::format("{}_{}", op, name_of(dtype));
+}
+
 bool operator==(const ProductRate& a, const ProductRate& b) {
-  return a.peak == b.peak && a.e_gemm == b.e_gemm;
+  return a.peak == b.peak && a.e_gemm == b.e_gemm && a.attention_forward == b.attention_forward &&
+         a.attention_backward == b.attention_backward;
 }
 bool operator==(const DeviceDescription& a, const DeviceDescription& b) {
   return a.name == b.name && yaml_of(a) == yaml_of(b);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,8 +30,12 @@ std::int64_t size_of(ProductType type);
 ProductType product_type(DType dtype);
 
 struct ProductRate {
-  std::optional<Quantity> peak;    // FLOP/s of the device, dense
-  std::optional<Quantity> e_gemm;  // share of the peak that tiles of 256 x 128 reach in a long run
+  std::optional<Quantity> peak = {};  // FLOP/s of the device, dense
+  std::optional<Quantity> e_gemm =
+      {};  // share of the peak that tiles of 256 x 128 reach in a long run
+  // In place of the device's, where types differ.
+  std::optional<Quantity> attention_forward = {};
+  std::optional<Quantity> attention_backward = {};
 };
 
 struct DeviceDescription {
@@ -53,6 +58,10 @@ struct DeviceDescription {
   Quantity host_op;             // seconds in which the host enqueues an op
   Quantity unaligned_64;  // factor on products that have a dimension that is no multiple of 64
   Quantity unaligned_8;   // ... no multiple of 8
+  // Bytes up to which what an op moves stays in the caches.
+  std::optional<Quantity> cache_bytes = {};
+  // Bytes/s of single ops, in place of memory_rate e_bw; by op_rate_key().
+  std::map<std::string, Quantity> op_rates = {};
 
   const ProductRate& product(ProductType type) const {
     return products.at(static_cast<std::size_t>(type));
@@ -62,10 +71,14 @@ struct DeviceDescription {
   // type.
   double peak(ProductType type) const;
   double e_gemm(ProductType type) const;
+  double attention_share(ProductType type, bool is_backward) const;
 
   friend bool operator==(const DeviceDescription& a, const DeviceDescription& b);
 };
 bool operator==(const ProductRate& a, const ProductRate& b);
+
+// "rms_norm_forward_bf16": an op by the name of its OpCost and the type of what it mostly moves.
+std::string op_rate_key(std::string_view op, DType dtype);
 
 // The section `device` of a file. DataError as DescriptionReader.
 DeviceDescription device_from_yaml(const YamlContents& contents, const std::string& file);
