@@ -81,6 +81,7 @@ TEST(ConstantFit, FindsTheConstantsThatMadeThePoints) {
   for (const NamedQuantity& number : quantities_of(found)) {
     EXPECT_EQ(number.quantity.origin, Origin::kMeasured) << number.key;
     EXPECT_EQ(number.quantity.source, "measured here") << number.key;
+    EXPECT_FALSE(number.quantity.is_range()) << number.key;
   }
 }
 
