@@ -92,6 +92,7 @@ TEST_F(BenchTest, ADeviceIsMeasuredAndDescribed) {
   EXPECT_THAT(device.e_bw.source, HasSubstr("phalanx bench device on "));
   EXPECT_TRUE(device.op_rates.contains("rms_norm_forward_f32"));
   EXPECT_EQ(bench.at("products").size(), 15U);
+  EXPECT_LE(bench.at("disturbed_ops"), bench.at("timed_ops"));
   for (const Json& product : bench.at("products")) {
     EXPECT_GT(product.at("seconds"), 0);
     EXPECT_GT(product.at("predicted"), 0);

@@ -85,6 +85,8 @@ std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& 
                     const std::string& output) {
   nlohmann::ordered_json json = {{"file", output},
                                  {"title", fit.device.title},
+                                 {"timed_ops", measurements.jobs},
+                                 {"disturbed_ops", measurements.disturbed_jobs},
                                  {"product_error", fit.product_error},
                                  {"memory_error", fit.memory_error},
                                  {"numbers", nlohmann::ordered_json::object()},
@@ -144,6 +146,12 @@ int run_bench_device(CommandIo& io, const Arguments& arguments) {
   if (signals->received() != 0) {
     log_line(LogLevel::kError, "phalanx bench: stopped; nothing was written");
     return kEndedBySignal + signals->received();
+  }
+  if (20 * measurements.disturbed_jobs > measurements.jobs) {
+    log_warning(
+        "phalanx bench: {} of {} ops never had their core for themselves, so rates are too "
+        "low: stop what else runs, and measure again",
+        measurements.disturbed_jobs, measurements.jobs);
   }
   measurements.name = values.output;
   const FittedDevice fit = fitted_device(measurements);

@@ -97,6 +97,17 @@ TEST(ConstantFit, OfNoisyPointsIsAsGoodAsTheNoise) {
   EXPECT_LT(fit.product_error, 0.035);
 }
 
+TEST(ConstantFit, APeakIsTheBestThatWasMeasured) {
+  DeviceMeasurements points = measurements_of(shipped_device("h100"));
+  ProductPoint& fast = points.products[2];
+  fast.seconds *= 0.7;
+  const double best = fast.product.flops() / fast.seconds;
+  const FittedDevice fit = fitted_device(points);
+  EXPECT_DOUBLE_EQ(fit.device.peak(ProductType::kF32), best);
+  EXPECT_LT(fit.device.e_gemm(ProductType::kF32), 0.9);
+  EXPECT_LT(fit.product_error, 0.15);
+}
+
 TEST(ConstantFit, NeedsPointsOfEveryKind) {
   DeviceMeasurements points = measurements_of(shipped_device("a100-80"));
   DeviceMeasurements few = points;

@@ -1,11 +1,12 @@
 #include "phalanx/clock/device_measurement.h"
 
 #include <fmt/format.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -20,8 +21,6 @@
 
 namespace phalanx {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t kOperandBytes = 1536 * kMebibyte;
@@ -57,6 +56,40 @@ struct Timing {
 constexpr Timing kFull = {};
 constexpr Timing kQuick = {.warm_up = 0.2, .seconds = 0.01, .fewest = 2};
 
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Repetitions of an op. Those in which the calling thread was on its core count, if there are any.
+struct Times {
+  static constexpr double kOnCore = 0.97;
+
+  int count = 0;
+  std::vector<double> undisturbed;
+  double best = std::numeric_limits<double>::infinity();
+
+  template <typename Call>
+  void take(const Call& call) {
+    const double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const double wall = seconds_of(CLOCK_MONOTONIC);
+    call();
+    const double took = seconds_of(CLOCK_MONOTONIC) - wall;
+    const double on_core = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    if (on_core >= kOnCore * took) undisturbed.push_back(took);
+    best = std::min(best, took);
+    ++count;
+  }
+  // The lower quartile: neighbours on a machine make times longer, never shorter.
+  double seconds() {
+    if (undisturbed.empty()) return best;
+    const auto quartile = undisturbed.begin() + static_cast<std::ptrdiff_t>(undisturbed.size() / 4);
+    std::ranges::nth_element(undisturbed, quartile);
+    return *quartile;
+  }
+};
+
 class Measurement {
  public:
   Measurement(const MeasurementOptions& options, DType storage)
@@ -68,6 +101,8 @@ class Measurement {
         operand_bytes_(options.is_quick ? kQuickOperandBytes : kOperandBytes) {}
 
   const cpu::ProductChoice& choice() const { return choice_; }
+  int jobs() const { return jobs_; }
+  int disturbed_jobs() const { return disturbed_jobs_; }
 
   void warm_up() {
     options_.note(fmt::format("{:.2g} s at full load first", timing_.warm_up));
@@ -136,8 +171,7 @@ class Measurement {
  private:
   struct Measured {
     OpCost cost;
-    double seconds = 0.0;  // the lower quartile: neighbours on a machine only make times longer
-
+    double seconds = 0.0;
     double bytes() const { return static_cast<double>(cost.bytes_read + cost.bytes_written); }
   };
 
@@ -209,20 +243,15 @@ class Measurement {
     const ops::Job job = row.build(builder);
     Context context{.backend = *backend_, .workspace = workspace};
     job.run(context);
-    std::vector<double> times;
-    const auto begin = Clock::now();
-    const auto elapsed = [](Clock::time_point from) {
-      return std::chrono::duration<double>(Clock::now() - from).count();
-    };
-    while (static_cast<int>(times.size()) < timing_.fewest || elapsed(begin) < seconds) {
-      if (!times.empty() && options_.is_stopped()) break;
-      const auto start = Clock::now();
-      job.run(context);
-      times.push_back(elapsed(start));
+    Times times;
+    const double begin = seconds_of(CLOCK_MONOTONIC);
+    while (times.count < timing_.fewest || seconds_of(CLOCK_MONOTONIC) - begin < seconds) {
+      if (times.count > 0 && options_.is_stopped()) break;
+      times.take([&] { job.run(context); });
     }
-    const auto quartile = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
-    std::ranges::nth_element(times, quartile);
-    return {.cost = job.cost, .seconds = *quartile};
+    ++jobs_;
+    if (times.undisturbed.empty()) ++disturbed_jobs_;
+    return {.cost = job.cost, .seconds = times.seconds()};
   }
 
   const MeasurementOptions& options_;
@@ -231,6 +260,8 @@ class Measurement {
   cpu::ProductChoice choice_;
   std::unique_ptr<Backend> backend_;
   std::int64_t operand_bytes_;
+  int jobs_ = 0;
+  int disturbed_jobs_ = 0;
 };
 
 std::int64_t last_cache_bytes() {
@@ -257,6 +288,8 @@ DeviceMeasurements measure_processor(const MeasurementOptions& options) {
     measurement.add_ops(measurements);
     measurement.add_memory(measurements);
     measurements.smallest_op = std::min(measurements.smallest_op, measurement.smallest_op());
+    measurements.jobs += measurement.jobs();
+    measurements.disturbed_jobs += measurement.disturbed_jobs();
   }
   const std::string processor = processor_name();
   measurements.title = processor.empty() ? "a processor" : processor;
