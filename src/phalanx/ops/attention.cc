@@ -59,51 +59,71 @@ void expect_gradients(std::string_view op, const AttentionInputs& in, const Tens
   expect_full_precision(op, "dbias", dbias, in.bias.shape);
 }
 
-// One product of [sq, d] with [d, sk] for every head and sample. A causal mask over equal lengths
-// needs about half; of a window the pairs that are seen count, the queries being the last of the
-// keys.
-std::int64_t product_flops(const AttentionInputs& in) {
+// Twice the number of pairs of a query and a key that the mask leaves. A causal mask over equal
+// lengths leaves about half; of a window the pairs that are seen count, the queries being the last
+// of the keys.
+std::int64_t twice_seen_pairs(const AttentionInputs& in) {
   const std::int64_t queries = in.query.shape[0];
   const std::int64_t keys = in.key.shape[0];
-  const std::int64_t full = 2 * in.query.count() * keys;
-  if (!in.mask.causal || keys < queries) return full;
-  if (in.mask.window == 0 || in.mask.window >= keys) return keys == queries ? full / 2 : full;
+  const std::int64_t all = 2 * queries * keys;
+  if (!in.mask.causal || keys < queries) return all;
+  if (in.mask.window == 0 || in.mask.window >= keys) return keys == queries ? all / 2 : all;
   std::int64_t seen = 0;
   for (std::int64_t i = keys - queries; i < keys; ++i) seen += std::min(i + 1, in.mask.window);
-  return queries == 0 ? 0 : 2 * (in.query.count() / queries) * seen;
+  return 2 * seen;
 }
 
 std::int64_t input_bytes(const AttentionInputs& in) {
   return bytes_of(in.query, in.key, in.value, in.bias);
 }
 
+// Of so many products of [sq, d] with [d, sk], or of their like, for every head and sample.
+OpCost attention_cost(std::string_view name, const AttentionInputs& in, int products,
+                      std::int64_t bytes_read, std::int64_t bytes_written) {
+  const Shape& query = in.query.shape;
+  const std::int64_t twice_seen = twice_seen_pairs(in);
+  AttentionShape shape{.batch = query[1],
+                       .heads = query.rank() == 5 ? query[2] * query[3] : query[2],
+                       .queries = query[0],
+                       .keys = in.key.shape[0],
+                       .head_size = query.back()};
+  const std::int64_t pairs = shape.queries * shape.keys;
+  if (pairs > 0) shape.seen = static_cast<double>(twice_seen) / static_cast<double>(2 * pairs);
+  return {.name = name,
+          .flops = products * twice_seen * shape.batch * shape.heads * shape.head_size,
+          .bytes_read = bytes_read,
+          .bytes_written = bytes_written,
+          .dtype = in.query.dtype,
+          .attention = shape};
+}
+
 }  // namespace
 
 OpCost cost(const AttentionForward& op) {
-  return {"attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
-          bytes_of(op.out, op.lse)};
+  return attention_cost("attention_forward", op.in, 2, input_bytes(op.in),
+                        bytes_of(op.out, op.lse));
 }
 OpCost cost(const AttentionDelta& op) {
   return {"attention_delta", 0, bytes_of(op.out, op.dout), bytes_of(op.delta)};
 }
 OpCost cost(const AttentionBackward& op) {
-  return {"attention_backward", 5 * product_flops(op.in),
-          input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta, op.dbias) +
-              (op.adds_to_dquery ? op.dquery.bytes() : 0),
-          bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias)};
+  return attention_cost("attention_backward", op.in, 5,
+                        input_bytes(op.in) + bytes_of(op.dout, op.lse, op.delta, op.dbias) +
+                            (op.adds_to_dquery ? op.dquery.bytes() : 0),
+                        bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias));
 }
 OpCost cost(const AttentionMerge& op) {
   return {"attention_merge", 0, bytes_of(op.out, op.lse, op.part_out, op.part_lse),
           bytes_of(op.out, op.lse)};
 }
 OpCost cost(const UnfusedAttentionForward& op) {
-  return {"unfused_attention_forward", 2 * product_flops(op.in), input_bytes(op.in),
-          bytes_of(op.out, op.probabilities)};
+  return attention_cost("unfused_attention_forward", op.in, 2, input_bytes(op.in),
+                        bytes_of(op.out, op.probabilities));
 }
 OpCost cost(const UnfusedAttentionBackward& op) {
-  return {"unfused_attention_backward", 4 * product_flops(op.in),
-          input_bytes(op.in) + bytes_of(op.dout, op.probabilities, op.dbias),
-          bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias)};
+  return attention_cost("unfused_attention_backward", op.in, 4,
+                        input_bytes(op.in) + bytes_of(op.dout, op.probabilities, op.dbias),
+                        bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias));
 }
 
 void attention_forward(Context& context, const AttentionForward& op) {

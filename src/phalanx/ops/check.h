@@ -1,5 +1,6 @@
 #pragma once
 // Shape checks shared by the op families: programmer errors, so InternalError with the op's name.
+// And what their costs share.
 
 #include <string_view>
 
@@ -110,6 +111,16 @@ inline void expect_dropout(std::string_view op, const Dropout& dropout, const Ro
 template <typename... Operands>
 std::int64_t bytes_of(const Operands&... tensors) {
   return ((tensors.defined() ? tensors.bytes() : 0) + ...);
+}
+
+inline OpCost product_cost(std::string_view name, DType dtype, const ProductShape& product,
+                           std::int64_t bytes_read, std::int64_t bytes_written) {
+  return {.name = name,
+          .flops = product.flops(),
+          .bytes_read = bytes_read,
+          .bytes_written = bytes_written,
+          .dtype = dtype,
+          .product = product};
 }
 
 }  // namespace phalanx::ops

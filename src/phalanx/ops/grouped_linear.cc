@@ -45,6 +45,8 @@ std::int64_t rows_of(const Op& op, const Tensor& rows) {
   return op.expected_rows.value_or(rows.shape[0]);
 }
 
+int groups_of(const Tensor& stacked) { return static_cast<int>(stacked.shape[0]); }
+
 void expect_factors(std::string_view op, const Tensor& factors, std::int64_t rows) {
   if (!factors) return;
   expect_full_precision(op, "factors", factors, {rows});
@@ -54,17 +56,34 @@ void expect_factors(std::string_view op, const Tensor& factors, std::int64_t row
 }  // namespace
 
 OpCost cost(const GroupedLinearForward& op) {
-  return {"grouped_linear_forward", 2 * rows_of(op, op.y) * op.y.shape[1] * op.x.shape[1],
-          bytes_of(op.x, op.weight, op.offsets, op.bias, op.bias_factors), bytes_of(op.y)};
+  return product_cost("grouped_linear_forward", op.x.dtype,
+                      {.m = rows_of(op, op.x),
+                       .n = op.weight.shape[1],
+                       .k = op.weight.shape[2],
+                       .batch = 1,
+                       .m_groups = groups_of(op.weight)},
+                      bytes_of(op.x, op.weight, op.offsets, op.bias, op.bias_factors),
+                      bytes_of(op.y));
 }
 OpCost cost(const GroupedLinearInputGradient& op) {
-  return {"grouped_linear_input_gradient", 2 * rows_of(op, op.dx) * op.dx.shape[1] * op.dy.shape[1],
-          bytes_of(op.dy, op.weight, op.offsets), bytes_of(op.dx)};
+  return product_cost("grouped_linear_input_gradient", op.dy.dtype,
+                      {.m = rows_of(op, op.dy),
+                       .n = op.weight.shape[2],
+                       .k = op.weight.shape[1],
+                       .batch = 1,
+                       .m_groups = groups_of(op.weight)},
+                      bytes_of(op.dy, op.weight, op.offsets), bytes_of(op.dx));
 }
 OpCost cost(const GroupedLinearWeightGradient& op) {
-  return {"grouped_linear_weight_gradient", 2 * rows_of(op, op.dy) * op.dy.shape[1] * op.x.shape[1],
-          bytes_of(op.dy, op.x, op.offsets) + (op.accumulate ? bytes_of(op.dweight) : 0),
-          bytes_of(op.dweight)};
+  return product_cost(
+      "grouped_linear_weight_gradient", op.dy.dtype,
+      {.m = op.dweight.shape[1],
+       .n = op.dweight.shape[2],
+       .k = rows_of(op, op.dy),
+       .batch = 1,
+       .k_groups = groups_of(op.dweight)},
+      bytes_of(op.dy, op.x, op.offsets) + (op.accumulate ? bytes_of(op.dweight) : 0),
+      bytes_of(op.dweight));
 }
 OpCost cost(const GroupedBiasGradient& op) {
   return {"grouped_bias_gradient", 0,

@@ -25,18 +25,22 @@ void expect_activation_bias(std::string_view op, const Tensor& bias, std::int64_
 }  // namespace
 
 OpCost cost(const LinearForward& op) {
-  return {"linear_forward", 2 * op.y.count() * op.x.shape[1],
-          bytes_of(op.x, op.weight, op.bias, op.activation.bias),
-          bytes_of(op.y, op.activation.activated)};
+  return product_cost("linear_forward", op.x.dtype,
+                      {.m = op.x.shape[0], .n = op.weight.shape[0], .k = op.x.shape[1], .batch = 1},
+                      bytes_of(op.x, op.weight, op.bias, op.activation.bias),
+                      bytes_of(op.y, op.activation.activated));
 }
 OpCost cost(const LinearInputGradient& op) {
-  return {"linear_input_gradient", 2 * op.dx.count() * op.dy.shape[1],
-          bytes_of(op.dy, op.weight, op.activation.x, op.activation.bias), bytes_of(op.dx)};
+  return product_cost(
+      "linear_input_gradient", op.dy.dtype,
+      {.m = op.dy.shape[0], .n = op.weight.shape[1], .k = op.dy.shape[1], .batch = 1},
+      bytes_of(op.dy, op.weight, op.activation.x, op.activation.bias), bytes_of(op.dx));
 }
 OpCost cost(const LinearWeightGradient& op) {
-  return {"linear_weight_gradient", 2 * op.dweight.count() * op.x.shape[0],
-          bytes_of(op.dy, op.x) + (op.accumulate ? bytes_of(op.dweight, op.dbias) : 0),
-          bytes_of(op.dweight, op.dbias)};
+  return product_cost("linear_weight_gradient", op.dy.dtype,
+                      {.m = op.dy.shape[1], .n = op.x.shape[1], .k = op.dy.shape[0], .batch = 1},
+                      bytes_of(op.dy, op.x) + (op.accumulate ? bytes_of(op.dweight, op.dbias) : 0),
+                      bytes_of(op.dweight, op.dbias));
 }
 OpCost cost(const BiasGradient& op) {
   return {"bias_gradient", 0, bytes_of(op.dy) + (op.accumulate ? op.dbias.bytes() : 0),

@@ -10,7 +10,31 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/dtype.h"
+
 namespace phalanx {
+
+// A matrix product [m, k] x [k, n], `batch` times; all zeros where there is none. Rows of experts
+// are counted together, as m, or as k of a weight gradient, and batch is 1: how many rows each
+// expert has is data, so only their sum is known.
+struct ProductShape {
+  std::int64_t m = 0, n = 0, k = 0, batch = 0;
+  int m_groups = 1;  // experts that share the rows m
+  int k_groups = 1;  // experts that share the rows k
+
+  std::int64_t flops() const { return 2 * m * n * k * batch; }
+  friend bool operator==(const ProductShape&, const ProductShape&) = default;
+};
+
+// Attention of `heads` query heads; all zeros where there is none. `seen` is the share of the pairs
+// of a query and a key that the mask leaves, as far as it is known without a look at the data: 1/2
+// of a causal mask over as many keys as queries.
+struct AttentionShape {
+  std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
+  double seen = 0.0;
+
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+};
 
 // What one operation needs at least: a multiply-add counts as two operations; every operand is
 // moved once.
@@ -19,6 +43,9 @@ struct OpCost {
   std::int64_t flops = 0;  // of matrix products
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
+  DType dtype = DType::kF32;      // of the factors, of products and attention
+  ProductShape product = {};      // of an op that is a product
+  AttentionShape attention = {};  // of an op that is attention
 };
 
 // One message as one rank sees it.

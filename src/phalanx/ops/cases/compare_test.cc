@@ -42,15 +42,33 @@ TEST(CaseTable, ProductsAndAttentionAloneHaveOperations) {
   Arena memory("operands", 256 << 20);
   const auto reference = make_ref_backend();
   for (const Case& row : make_case_table().tests) {
+    SCOPED_TRACE(row.op + " " + row.description);
     memory.release(0);
     Arena workspace("workspace", 16 << 20);
     Context context{.backend = *reference, .workspace = workspace};
     Operands operands(memory, row.storage.front(), context);
     const OpCost cost = row.build(operands).cost;
-    const bool is_attention =
-        row.op.find("attention") != std::string::npos && row.op != "attention_delta";
-    if (row.product || is_attention) continue;
-    EXPECT_EQ(cost.flops, 0) << row.op << " " << row.description;
+    const bool is_attention = row.op.find("attention") != std::string::npos &&
+                              row.op != "attention_delta" && row.op != "attention_merge";
+    EXPECT_EQ(cost.product != ProductShape{}, row.product);
+    EXPECT_EQ(cost.attention != AttentionShape{}, is_attention);
+    if (row.product) {
+      const ProductShape& p = cost.product;
+      EXPECT_EQ(cost.flops, 2 * p.m * p.n * p.k * p.batch);
+      EXPECT_EQ(p.batch, 1);
+      EXPECT_EQ(cost.dtype, row.storage.front());
+    } else if (is_attention) {
+      const AttentionShape& a = cost.attention;
+      const std::int64_t all = 2 * a.batch * a.heads * a.queries * a.keys * a.head_size;
+      const int products = row.op.find("forward") != std::string::npos   ? 2
+                           : row.op.find("unfused") != std::string::npos ? 4
+                                                                         : 5;
+      EXPECT_DOUBLE_EQ(static_cast<double>(cost.flops),
+                       products * static_cast<double>(all) * a.seen);
+      EXPECT_EQ(cost.dtype, row.storage.front());
+    } else {
+      EXPECT_EQ(cost.flops, 0);
+    }
   }
 }
 
