@@ -184,9 +184,9 @@ void run_turn(const Options& o, Layout& layout) {
       if (!counts || world.rank() > 0) continue;
       layout.forward.push_back(forward);
       layout.backward.push_back(backward);
-      for (const auto& record : recorder.records()) {
-        layout.ops[std::string(record.cost.name)] += record.seconds;
-      }
+      for_each_event<OpRun>(recorder.events(), [&](const OpRun& run) {
+        layout.ops[std::string(run.cost.name)] += run.seconds;
+      });
     }
   });
 }

@@ -143,7 +143,7 @@ struct Sample {
   double seconds = 0.0;
   double busy = 0.0;
   double waiting = 0.0;
-  std::vector<Recorder::Record> records;
+  Trace trace;
 };
 
 class Stopwatch {
@@ -154,7 +154,7 @@ class Stopwatch {
     return {.seconds = wall.count(),
             .busy = (cpu_seconds() - cpu_) / available,
             .waiting = (waiting_seconds() - waiting_) / available,
-            .records = {}};
+            .trace = {}};
   }
 
  private:
@@ -183,14 +183,15 @@ std::vector<ProfileRow> profile_of(const std::vector<Sample>& samples) {
   std::map<std::tuple<std::string_view, std::int64_t, std::int64_t, std::int64_t>, ProfileRow> rows;
   const double share = 1.0 / static_cast<double>(samples.size());
   for (const Sample& sample : samples) {
-    for (const auto& [stream, cost, seconds] : sample.records) {
+    for_each_event<OpRun>(sample.trace, [&](const OpRun& run) {
+      const OpCost& cost = run.cost;
       ProfileRow& row = rows[{cost.name, cost.flops, cost.bytes_read, cost.bytes_written}];
       row.op = cost.name;
       row.flops = static_cast<double>(cost.flops);
       row.bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
       row.calls += share;
-      row.seconds += share * seconds;
-    }
+      row.seconds += share * run.seconds;
+    });
   }
   std::vector<ProfileRow> sorted;
   for (auto& [key, row] : rows) sorted.push_back(std::move(row));
@@ -223,7 +224,7 @@ std::vector<Sample> timed_steps(Rank& rank, const TrainConfig& config, const Mod
     Sample sample = stopwatch.stop(config.layout.threads_per_rank);
     loss = result.loss();
     if (step < kWarmUpSteps) continue;
-    sample.records = recorder.records();
+    sample.trace = recorder.events();
     samples.push_back(std::move(sample));
   }
   rank.record_to(nullptr);

@@ -366,7 +366,8 @@ StepResult Training::measured_step(Rank& rank, int step) {
                    .recorded = {},
                    .planned_transfers = plans_[me].transfers,
                    .transfers = {},
-                   .bytes_moved = 0};
+                   .bytes_moved = 0,
+                   .trace = recorder.events()};
   measured_[me].recorded.add(recorder.messages());
   measured_[me].transfers.add(recorder.transfers());
   measured_[me].bytes_moved = bytes_read() - before;

@@ -21,6 +21,7 @@ struct MeasuredStep {
   MessageTotals planned, recorded;
   TransferTotals planned_transfers, transfers;  // from and to files
   std::int64_t bytes_moved = 0;                 // that the transport read from the rank's tensors
+  Trace trace;                                  // what it did, in its order
 };
 
 struct TrainingResult {

@@ -191,7 +191,10 @@ class Adder {
   explicit Adder(MessageTotals& totals) : totals_(totals) {}
   void operator()(const char* group, std::string_view op, std::int64_t bytes,
                   std::int64_t times = 1) {
-    if (times > 0) totals_.add({{group, op, bytes}}, times);
+    if (times <= 0) return;
+    MessageTotals one;
+    one.add({{group, op, bytes}});
+    totals_.add(one, times);
   }
 
  private:

@@ -22,8 +22,10 @@ class TransferAdder {
                   std::int64_t times) {
     if (parts.count == 0 || times == 0) return;
     // One entry has all bytes; the others are counted.
-    totals_.add({{file, op, parts.elements * size}}, times);
-    totals_.add({{file, op, 0}}, (parts.count - 1) * times);
+    TransferTotals moved;
+    moved.add({{file, op, parts.elements * size}});
+    moved.add(std::vector<Transfer>(static_cast<std::size_t>(parts.count - 1), {file, op, 0}));
+    totals_.add(moved, times);
   }
 
  private:

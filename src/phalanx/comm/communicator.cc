@@ -76,6 +76,33 @@ void copy_unless_same(Context& context, const Tensor& output, const Tensor& inpu
   ops::copy(context, {.destination = output.reshape(flat), .source = input.reshape(flat)});
 }
 
+// One call of a group: its messages as they begin, and the wait for them.
+class Record {
+ public:
+  Record(const Context& context, const std::shared_ptr<const MessageGroup>& group)
+      : recorder_(context.recorder), group_(group) {
+    if (recorder_ != nullptr) number_ = recorder_->next_work();
+  }
+
+  void begin(std::string_view op, std::int64_t bytes, std::int64_t result_bytes, int peer = -1,
+             std::uint64_t key = 0) const {
+    if (recorder_ == nullptr) return;
+    recorder_->record(MessageBegun{.group = group_,
+                                   .op = op,
+                                   .bytes = bytes,
+                                   .result_bytes = result_bytes,
+                                   .peer = peer,
+                                   .key = key,
+                                   .work = number_});
+  }
+  Work await(Work work) const { return recorded(recorder_, number_, std::move(work)); }
+
+ private:
+  Recorder* recorder_;
+  const std::shared_ptr<const MessageGroup>& group_;
+  std::uint64_t number_ = 0;
+};
+
 using Direction = PointToPoint::Direction;
 
 std::int64_t count_of(std::span<const PointToPoint> messages, int peer, Direction direction) {
@@ -110,83 +137,86 @@ std::string_view name_of(Reduction reduction) {
   return kReductionNames[static_cast<std::size_t>(reduction)];
 }
 
-void Communicator::note(Context& context, std::string_view op, std::int64_t bytes) const {
-  if (context.recorder != nullptr) context.recorder->record(Message{name_, op, bytes});
-}
-
 Work Communicator::all_reduce(Context& context, const Tensor& tensor, Reduction reduction) {
-  const Checker check(name_, "all_reduce");
+  const Checker check(name(), "all_reduce");
   check.dense("tensor", tensor);
-  if (size_ == 1) return {};
-  note(context, "all_reduce", tensor.bytes());
-  return start_all_reduce(context, tensor, reduction);
+  if (size() == 1) return {};
+  const Record record(context, group_);
+  record.begin("all_reduce", tensor.bytes(), tensor.bytes());
+  return record.await(start_all_reduce(context, tensor, reduction));
 }
 
 Work Communicator::reduce_scatter(Context& context, const Tensor& output, const Tensor& input,
                                   Reduction reduction) {
-  const Checker check(name_, "reduce_scatter");
+  const Checker check(name(), "reduce_scatter");
   check.dense_pair(output, input);
-  check.parts("input", input, "output", output, size_);
+  check.parts("input", input, "output", output, size());
   check.apart_or_own_part(input, output, rank_);
-  if (size_ == 1) {
+  if (size() == 1) {
     copy_unless_same(context, output, input);
     return {};
   }
-  note(context, "reduce_scatter", input.bytes());
-  return start_reduce_scatter(context, output, input, reduction);
+  const Record record(context, group_);
+  record.begin("reduce_scatter", input.bytes(), output.bytes());
+  return record.await(start_reduce_scatter(context, output, input, reduction));
 }
 
 Work Communicator::all_gather(Context& context, const Tensor& output, const Tensor& input) {
-  const Checker check(name_, "all_gather");
+  const Checker check(name(), "all_gather");
   check.dense_pair(output, input);
-  check.parts("output", output, "input", input, size_);
+  check.parts("output", output, "input", input, size());
   check.apart_or_own_part(output, input, rank_);
-  if (size_ == 1) {
+  if (size() == 1) {
     copy_unless_same(context, output, input);
     return {};
   }
-  note(context, "all_gather", input.bytes());
-  return start_all_gather(context, output, input);
+  const Record record(context, group_);
+  record.begin("all_gather", input.bytes(), output.bytes());
+  return record.await(start_all_gather(context, output, input));
 }
 
 Work Communicator::broadcast(Context& context, const Tensor& tensor, int root) {
-  const Checker check(name_, "broadcast");
+  const Checker check(name(), "broadcast");
   check.dense("tensor", tensor);
-  check.in_group("root", root, size_);
-  if (size_ == 1) return {};
-  note(context, "broadcast", root == rank_ ? tensor.bytes() : 0);
-  return start_broadcast(context, tensor, root);
+  check.in_group("root", root, size());
+  if (size() == 1) return {};
+  const Record record(context, group_);
+  record.begin("broadcast", root == rank_ ? tensor.bytes() : 0, tensor.bytes(), root);
+  return record.await(start_broadcast(context, tensor, root));
 }
 
 Work Communicator::all_to_all(Context& context, const Tensor& output, const Tensor& input) {
-  PHALANX_CHECK(output.count() == input.count() && input.count() % size_ == 0,
-                "{}: all_to_all: output {} and input {} are not {} equal parts", name_,
-                output.shape.to_string(), input.shape.to_string(), size_);
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), input.count() / size_);
+  PHALANX_CHECK(output.count() == input.count() && input.count() % size() == 0,
+                "{}: all_to_all: output {} and input {} are not {} equal parts", name(),
+                output.shape.to_string(), input.shape.to_string(), size());
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), input.count() / size());
   return all_to_all(context, output, counts, input, counts);
 }
 
 Work Communicator::all_to_all(Context& context, const Tensor& output,
                               std::span<const std::int64_t> from, const Tensor& input,
                               std::span<const std::int64_t> to) {
-  const Checker check(name_, "all_to_all");
+  const Checker check(name(), "all_to_all");
   check.dense_pair(output, input);
-  check.counts("from", from, size_, output);
-  check.counts("to", to, size_, input);
-  if (size_ == 1) {
+  check.counts("from", from, size(), output);
+  check.counts("to", to, size(), input);
+  if (size() == 1) {
     check.parts("output", output, "input", input, 1);
     copy_unless_same(context, output, input);
     return {};
   }
   check.apart(output, input);
-  note(context, "all_to_all", input.bytes());
-  return start_all_to_all(context, output, from, input, to);
+  const Record record(context, group_);
+  record.begin("all_to_all", input.bytes(), output.bytes());
+  return record.await(start_all_to_all(context, output, from, input, to));
 }
 
 void Communicator::barrier(Context& context) {
-  if (size_ == 1) return;
-  note(context, "barrier", 0);
+  if (size() == 1) return;
+  const Record record(context, group_);
+  record.begin("barrier", 0, 0);
   start_barrier(context);
+  record.await({}).wait(context.queue);
 }
 
 Work Communicator::send(Context& context, const Tensor& tensor, int peer, std::uint64_t key) {
@@ -199,25 +229,30 @@ Work Communicator::receive(Context& context, const Tensor& tensor, int peer, std
 
 Work Communicator::exchange(Context& context, std::span<const PointToPoint> messages) {
   for (const auto& message : messages) {
-    const Checker check(name_, message.direction == Direction::kSend ? "send" : "receive");
+    const Checker check(name(), message.direction == Direction::kSend ? "send" : "receive");
     check.dense("tensor", message.tensor);
-    check.in_group("peer", message.peer, size_);
+    check.in_group("peer", message.peer, size());
   }
   const auto to_self = count_of(messages, rank_, Direction::kSend);
   const auto from_self = count_of(messages, rank_, Direction::kReceive);
   PHALANX_CHECK(to_self == from_self,
-                "{}: rank {} sends itself {} messages and receives {} in one exchange", name_,
+                "{}: rank {} sends itself {} messages and receives {} in one exchange", name(),
                 rank_, to_self, from_self);
   if (messages.empty()) return {};
-  if (size_ == 1) {
-    exchange_with_oneself(context, name_, messages);
+  if (size() == 1) {
+    exchange_with_oneself(context, name(), messages);
     return {};
   }
+  const Record record(context, group_);
   for (const auto& message : messages) {
-    const bool sends = message.direction == Direction::kSend;
-    note(context, sends ? "send" : "receive", sends ? message.tensor.bytes() : 0);
+    const std::int64_t bytes = message.tensor.bytes();
+    if (message.direction == Direction::kSend) {
+      record.begin("send", bytes, 0, message.peer, message.key);
+    } else {
+      record.begin("receive", 0, bytes, message.peer, message.key);
+    }
   }
-  return start_exchange(context, messages);
+  return record.await(start_exchange(context, messages));
 }
 
 Communicator::Busy Communicator::busy(std::string what) {

@@ -30,6 +30,7 @@
 
 #include "phalanx/comm/work.h"
 #include "phalanx/ops/backend.h"
+#include "phalanx/tensor/recorder.h"
 
 namespace phalanx {
 
@@ -63,9 +64,10 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   int rank() const { return rank_; }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(group_->ranks.size()); }
   // What the group is for: "world", "tp", "dp".
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return group_->name; }
+  const std::shared_ptr<const MessageGroup>& group() const { return group_; }
 
   // tensor = the reduction of all ranks' tensors, the same bits everywhere.
   Work all_reduce(Context& context, const Tensor& tensor, Reduction reduction);
@@ -123,8 +125,8 @@ class Communicator {
   [[nodiscard]] Busy busy(std::string what);
 
  protected:
-  Communicator(int rank, int size, std::string name)
-      : rank_(rank), size_(size), name_(std::move(name)) {}
+  Communicator(int rank, std::shared_ptr<const MessageGroup> group)
+      : rank_(rank), group_(std::move(group)) {}
 
   // What a transport implements; operands have been checked and recorded.
   virtual Work start_all_reduce(Context& context, const Tensor& tensor, Reduction reduction) = 0;
@@ -141,11 +143,8 @@ class Communicator {
   virtual void end_busy() noexcept = 0;
 
  private:
-  void note(Context& context, std::string_view op, std::int64_t bytes) const;
-
   int rank_;
-  int size_;
-  std::string name_;
+  std::shared_ptr<const MessageGroup> group_;
 };
 
 }  // namespace phalanx

@@ -26,7 +26,7 @@ class MetaCommunicatorTest : public testing::Test {
   Tensor tensor(std::int64_t count, DType dtype = DType::kF32) { return rank_.empty(dtype, count); }
   Context& context() { return rank_.context; }
   Communicator& world() { return *world_; }
-  const std::vector<Message>& messages() const { return rank_.recorder.messages(); }
+  std::vector<Message> messages() const { return rank_.recorder.messages(); }
 
   template <typename Call>
   static void expect_check(const Call& call, const std::string& text) {

@@ -1,8 +1,11 @@
 // Point-to-point messages, works under way at the same time, and split groups.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "phalanx/comm/transport_test_support.h"
 
@@ -46,6 +49,77 @@ TEST_P(MessagesTest, TheKthSendMeetsTheKthReceive) {
     for (std::size_t i = 0; i < works.size(); ++i) {
       EXPECT_EQ(read_values(tensors[i]), constant(static_cast<double>(i), tensors[i].count()));
     }
+  });
+}
+
+std::vector<std::string> lines_of(const Trace& trace) {
+  std::vector<std::string> lines;
+  for (const TraceEvent& event : trace) {
+    if (const auto* begun = std::get_if<MessageBegun>(&event)) {
+      lines.push_back(fmt::format("{} {} of {} [{}] {} {} {} {}", begun->work, begun->op,
+                                  begun->group->name, fmt::join(begun->group->ranks, " "),
+                                  begun->bytes, begun->result_bytes, begun->peer, begun->key));
+    } else if (const auto* awaited = std::get_if<Awaited>(&event)) {
+      lines.push_back(fmt::format("awaits {}", awaited->work));
+    }
+  }
+  return lines;
+}
+
+// The trace has every begin, and the first wait for each call, whatever is copied.
+TEST_P(MessagesTest, TheTraceHasBeginsAndFirstWaits) {
+  run(4, [](Rank& rank) {
+    const int next = (rank.rank() + 1) % 4, last = (rank.rank() + 3) % 4;
+    const auto pair = rank.world.split(std::vector<std::vector<int>>{{0, 2}, {3, 1}}, "pair");
+    const Tensor a = rank.tensor(DType::kF32, constant(1, 8));
+    const Tensor b = rank.tensor(DType::kF32, constant(2, 8)), c = rank.empty(DType::kF32, 8);
+    const Work sum = rank.world.all_reduce(rank.context, a, Reduction::kSum);
+    const Work gather = pair->all_gather(rank.context, rank.empty(DType::kF32, 16), b);
+    const PointToPoint ring[] = {{kSend, next, 9, b}, {kReceive, last, 9, c}};
+    const Work exchange = rank.world.exchange(rank.context, ring);
+    const Work copy = gather;
+    wait(rank, copy);
+    wait(rank, gather);
+    sum.wait_host(Work::Clock::now() + std::chrono::minutes(1));
+    wait(rank, exchange);
+    wait(rank, sum);
+    rank.world.barrier(rank.context);
+    wait(rank, rank.world.broadcast(rank.context, a, 2));
+    const std::string world = "of world [0 1 2 3]";
+    EXPECT_EQ(lines_of(rank.recorder.events()),
+              (std::vector<std::string>{
+                  fmt::format("1 all_reduce {} 32 32 -1 0", world),
+                  fmt::format("2 all_gather of pair [{}] 32 64 -1 0",
+                              rank.rank() % 2 == 0 ? "0 2" : "3 1"),
+                  fmt::format("3 send {} 32 0 {} 9", world, next),
+                  fmt::format("3 receive {} 0 32 {} 9", world, last), "awaits 2", "awaits 1",
+                  "awaits 3", fmt::format("4 barrier {} 0 0 -1 0", world), "awaits 4",
+                  fmt::format("5 broadcast {} {} 32 2 0", world, rank.rank() == 2 ? 32 : 0),
+                  "awaits 5"}));
+  });
+}
+
+// A recorder may end, or forget, before what began is awaited.
+TEST_P(MessagesTest, WorksOutliveTheRecorder) {
+  run(2, [](Rank& rank) {
+    const Tensor a = rank.tensor(DType::kF32, constant(1, 8)),
+                 b = rank.tensor(DType::kF32, constant(2, 8));
+    Work first;
+    {
+      Recorder recorder;
+      rank.context.recorder = &recorder;
+      first = rank.world.all_reduce(rank.context, a, Reduction::kSum);
+      rank.context.recorder = &rank.recorder;
+    }
+    const Work second = rank.world.all_reduce(rank.context, b, Reduction::kSum);
+    rank.recorder.clear();
+    wait(rank, first);
+    wait(rank, second);
+    wait(rank, rank.world.all_reduce(rank.context, b, Reduction::kSum));
+    EXPECT_EQ(lines_of(rank.recorder.events()),
+              (std::vector<std::string>{"awaits 1", "2 all_reduce of world [0 1] 32 32 -1 0",
+                                        "awaits 2"}));
+    EXPECT_EQ(read_values(a), constant(2, 8));
   });
 }
 

@@ -1,5 +1,7 @@
 #include "phalanx/comm/split_groups.h"
 
+#include <utility>
+
 #include "phalanx/base/error.h"
 
 namespace phalanx {
@@ -20,6 +22,15 @@ std::optional<Membership> find_membership(std::span<const std::vector<int>> grou
     }
   }
   return found;
+}
+
+MessageGroup part_of(const MessageGroup& group, std::span<const int> members, std::string name) {
+  MessageGroup part{.name = std::move(name), .ranks = {}};
+  part.ranks.reserve(members.size());
+  for (const int member : members) {
+    part.ranks.push_back(group.ranks[static_cast<std::size_t>(member)]);
+  }
+  return part;
 }
 
 }  // namespace phalanx

@@ -1,10 +1,13 @@
 #pragma once
-// The check of Communicator::split(): ranks are split into disjoint groups.
+// What transports share of Communicator::split(): ranks are split into disjoint groups.
 
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "phalanx/tensor/recorder.h"
 
 namespace phalanx {
 
@@ -18,5 +21,8 @@ struct Membership {
 // least one rank of [0, size) and no other.
 std::optional<Membership> find_membership(std::span<const std::vector<int>> groups, int rank,
                                           int size);
+
+// Some ranks of a group, by their numbers in it.
+MessageGroup part_of(const MessageGroup& group, std::span<const int> members, std::string name);
 
 }  // namespace phalanx

@@ -27,7 +27,7 @@ class TimedWork final : public Work::State {
 class TimedCommunicator final : public Communicator {
  public:
   TimedCommunicator(Communicator& inner, StepTimers& timers)
-      : Communicator(inner.rank(), inner.size(), inner.name()), inner_(inner), timers_(timers) {}
+      : Communicator(inner.rank(), inner.group()), inner_(inner), timers_(timers) {}
   TimedCommunicator(std::unique_ptr<Communicator> inner, StepTimers& timers)
       : TimedCommunicator(*inner, timers) {
     owned_ = std::move(inner);

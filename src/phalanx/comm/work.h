@@ -3,10 +3,12 @@
 // disk.
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "phalanx/ops/backend.h"
+#include "phalanx/tensor/recorder.h"
 
 namespace phalanx {
 
@@ -38,5 +40,9 @@ class Work {
  private:
   std::shared_ptr<State> state_;
 };
+
+// `work`, whose first wait is recorded as that of what began with this number; `work` itself
+// without a recorder, which may end before the wait.
+Work recorded(const Recorder* recorder, std::uint64_t number, Work work);
 
 }  // namespace phalanx

@@ -19,7 +19,7 @@ using nn::values_of;
 class Watched final : public Communicator {
  public:
   Watched(Communicator& inner, std::vector<int>& waits)
-      : Communicator(inner.rank(), inner.size(), inner.name()), inner_(inner), waits_(waits) {}
+      : Communicator(inner.rank(), inner.group()), inner_(inner), waits_(waits) {}
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {

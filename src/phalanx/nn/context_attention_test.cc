@@ -403,15 +403,14 @@ TEST(ContextAttention, SendsWhileItAttends) {
   const auto ranks = run_context(run);
   for (const ContextRank& rank : ranks) {
     std::vector<int> before;  // each send: the calls of attention
-    const auto& records = rank.recorder.records();
-    for (std::size_t m = 0; m < rank.recorder.messages().size(); ++m) {
-      if (rank.recorder.messages()[m].op != "send") continue;
-      int calls = 0;
-      for (std::size_t i = 0; i < rank.recorder.ops_before(m); ++i) {
-        const std::string_view op = records[i].cost.name;
+    int calls = 0;
+    for (const TraceEvent& event : rank.recorder.events()) {
+      if (const auto* ran = std::get_if<OpRun>(&event)) {
+        const std::string_view op = ran->cost.name;
         calls += op == "attention_forward" || op == "attention_backward" ? 1 : 0;
+      } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
+        if (message->op == "send") before.push_back(calls);
       }
-      before.push_back(calls);
     }
     // Forward: three blocks. Backward: three blocks, and three gradients after their steps.
     EXPECT_EQ(before, (std::vector<int>{0, 1, 2, 4, 5, 6, 6, 7, 8}));

@@ -241,15 +241,19 @@ TEST(ParallelLayer, ReducesWhileWeightGradientsAreComputed) {
     layer.backward(pass, in, dout, din, all.saved(), all.gradients);
 
     std::vector<int> meanwhile;
-    for (std::size_t m = 0; m < recorder.messages().size(); ++m) {
-      if (recorder.messages()[m].op != "reduce_scatter") continue;
+    const auto count = [&](std::size_t first) {
       int weight_gradients = 0;
-      for (std::size_t i = recorder.ops_before(m); i < recorder.records().size(); ++i) {
-        const std::string_view op = recorder.records()[i].cost.name;
-        if (op == "layer_norm_backward") break;
-        weight_gradients += op == "linear_weight_gradient" ? 1 : 0;
+      for (std::size_t i = first; i < recorder.events().size(); ++i) {
+        const auto* run = std::get_if<OpRun>(&recorder.events()[i]);
+        if (run == nullptr) continue;
+        if (run->cost.name == "layer_norm_backward") break;
+        weight_gradients += run->cost.name == "linear_weight_gradient" ? 1 : 0;
       }
-      meanwhile.push_back(weight_gradients);
+      return weight_gradients;
+    };
+    for (std::size_t m = 0; m < recorder.events().size(); ++m) {
+      const auto* message = std::get_if<MessageBegun>(&recorder.events()[m]);
+      if (message != nullptr && message->op == "reduce_scatter") meanwhile.push_back(count(m));
     }
     EXPECT_EQ(meanwhile, (async ? std::vector<int>{2, 2} : std::vector<int>{0, 0}));
   }

@@ -246,8 +246,14 @@ TEST_F(DiskStorageTest, ThePlanTakesTheSameMemoryAndRecordsTheSame) {
     const Tensor small = memory.allocate(DType::kU8, {100});
     optimizer->write(context, 0, large).wait({});
     activations->write(context, 0, small).wait({});
+    const Work read = optimizer->read(context, 0, large);
+    activations->read(context, 0, small).wait({});
+    read.wait({});
     optimizer->read(context, 0, large).wait({});
-    optimizer->read(context, 0, large).wait({});
+    std::vector<std::uint64_t> awaited;
+    for_each_event<Awaited>(recorder.events(),
+                            [&](const Awaited& wait) { awaited.push_back(wait.work); });
+    EXPECT_EQ(awaited, (std::vector<std::uint64_t>{1, 2, 4, 3, 5}));
     TransferTotals totals;
     totals.add(recorder.transfers());
     return totals;

@@ -25,23 +25,27 @@ StateFile::Range StateFile::range_to_read(std::int64_t offset, std::int64_t byte
   return {offset, bytes, blocks.first};
 }
 
-void StateFile::note(Context& context, std::string_view op, const Tensor& tensor) const {
+std::uint64_t StateFile::note(Context& context, std::string_view op, const Tensor& tensor) const {
   PHALANX_CHECK(tensor.defined() && tensor.contiguous(), "{}: {}: no contiguous tensor", name_, op);
   PHALANX_CHECK(tensor.space != MemorySpace::kDevice, "{}: {}: the tensor is not in host memory",
                 name_, op);
-  if (context.recorder != nullptr) context.recorder->record(Transfer{name_, op, tensor.bytes()});
+  if (context.recorder == nullptr) return 0;
+  const std::uint64_t number = context.recorder->next_work();
+  context.recorder->record(
+      TransferBegun{.place = name_, .op = op, .bytes = tensor.bytes(), .work = number});
+  return number;
 }
 
 Work StateFile::write(Context& context, std::int64_t offset, const Tensor& tensor) {
   const Range range = range_to_write(offset, tensor.bytes());
-  note(context, "write", tensor);
-  return start_write(range, tensor.data());
+  const std::uint64_t number = note(context, "write", tensor);
+  return recorded(context.recorder, number, start_write(range, tensor.data()));
 }
 
 Work StateFile::read(Context& context, std::int64_t offset, const Tensor& tensor) {
   const Range range = range_to_read(offset, tensor.bytes());
-  note(context, "read", tensor);
-  return start_read(range, tensor.data());
+  const std::uint64_t number = note(context, "read", tensor);
+  return recorded(context.recorder, number, start_read(range, tensor.data()));
 }
 
 Work StateFile::write(std::int64_t offset, std::span<const std::byte> memory) {

@@ -82,7 +82,8 @@ class StateFile {
  private:
   Range range_to_write(std::int64_t offset, std::int64_t bytes);
   Range range_to_read(std::int64_t offset, std::int64_t bytes) const;
-  void note(Context& context, std::string_view op, const Tensor& tensor) const;
+  // The number of the transfer; 0 where nothing is recorded.
+  std::uint64_t note(Context& context, std::string_view op, const Tensor& tensor) const;
 
   std::string name_;
   FileLayout layout_;

@@ -168,7 +168,8 @@ void enqueue(Context& context, const Op& op) {
   const auto begin = std::chrono::steady_clock::now();
   context.backend.run(context.queue, op, scratch);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  context.recorder->record(context.queue.id, cost(op), elapsed.count());
+  context.recorder->record(
+      OpRun{.stream = context.queue.id, .cost = cost(op), .seconds = elapsed.count()});
 }
 
 // Both are made of free functions that argument-dependent lookup finds beside the type Device:

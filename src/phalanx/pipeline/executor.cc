@@ -180,8 +180,8 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
   saved.place(0, DType::kU8, {plan_->bytes()});
   struct Seen {
     std::int64_t flops = 0;
-    std::vector<Message> messages;
-    std::vector<Transfer> transfers;
+    MessageTotals messages;
+    TransferTotals transfers;
     std::int64_t times = 0;
   };
   const std::vector<std::size_t> numbers = numbers_of_actions();
@@ -204,8 +204,8 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
       messages_.await_receive(context, settings.region, action);
     }
     alike.flops = context.recorder->flops();
-    alike.messages = context.recorder->messages();
-    alike.transfers = context.recorder->transfers();
+    alike.messages.add(context.recorder->messages());
+    alike.transfers.add(context.recorder->transfers());
   }
   messages_.forget();
   Rehearsal total;

@@ -98,7 +98,7 @@ class PipelineRank final : public StepServices {
   // As if a tensor-parallel group had agreed on it.
   const nn::Batch& load(int microbatch) override {
     if (recorder != nullptr) {
-      recorder->record(Message{.group = "tp", .op = "broadcast", .bytes = 100});
+      recorder->record(MessageBegun{.group = group_, .op = "broadcast", .bytes = 100});
     }
     return loaded(microbatch);
   }
@@ -114,6 +114,8 @@ class PipelineRank final : public StepServices {
   Recorder* recorder = nullptr;
 
  private:
+  std::shared_ptr<const MessageGroup> group_ =
+      std::make_shared<const MessageGroup>(MessageGroup{.name = "tp", .ranks = {}});
   Arena memory_{"operands", 8 << 20};
   ops::Operands operands_;
   nn::ParamTable table_;

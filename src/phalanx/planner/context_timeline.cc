@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/planner/exchange_log.h"
+#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/rehearsal/rank_rehearsal.h"
 #include "phalanx/settings/config_views.h"
@@ -19,33 +19,25 @@ using ExchangedPart = ContextTimeline::Part;
 
 constexpr std::int64_t kMostRanksOfExchange = 16;
 
-// Ops and events of a log from one moment to another.
+// The events of a pass.
 struct PassWindow {
-  std::size_t first_op = 0, last_op = 0;
-  std::size_t first_event = 0, last_event = 0;
+  std::size_t first = 0, last = 0;
 };
 
 // The windows of both passes of the first layer over the first microbatch.
 class LayerListener final : public StateObserver, public nn::UnitHooks {
  public:
-  LayerListener(const Recorder& recorder, const ExchangeLog& log)
-      : recorder_(recorder), log_(log) {}
+  explicit LayerListener(const Recorder& recorder) : recorder_(recorder) {}
 
   void before(const nn::Unit& unit, PassKind pass, int microbatch) override {
     if (microbatch != 0 || !unit.name().starts_with("layer")) return;
     if (unit_ == nullptr) unit_ = &unit;
-    if (PassWindow* window = window_of(unit, pass)) {
-      window->first_op = recorder_.records().size();
-      window->first_event = log_.events().size();
-    }
+    if (PassWindow* window = window_of(unit, pass)) window->first = recorder_.events().size();
   }
   void after(const nn::Unit& unit, PassKind pass, int microbatch,
              const nn::UnitTensors& /*tensors*/) override {
     if (microbatch != 0) return;
-    if (PassWindow* window = window_of(unit, pass)) {
-      window->last_op = recorder_.records().size();
-      window->last_event = log_.events().size();
-    }
+    if (PassWindow* window = window_of(unit, pass)) window->last = recorder_.events().size();
   }
   void begins(StateMove /*move*/, int /*number*/) override {}
   void is_done(StateMove /*move*/, int /*number*/) override {}
@@ -65,7 +57,6 @@ class LayerListener final : public StateObserver, public nn::UnitHooks {
   }
 
   const Recorder& recorder_;
-  const ExchangeLog& log_;
   const nn::Unit* unit_ = nullptr;
   PassWindow forward_, backward_;
 };
@@ -74,27 +65,26 @@ bool is_attention(std::string_view op) {
   return op == "attention_forward" || op == "attention_backward";
 }
 
+bool is_point_to_point(std::string_view op) { return op == "send" || op == "receive"; }
+
 // What a rank did in a pass. Blocks of keys are numbered in the order in which the rank has them.
 class PartReader {
  public:
-  PartReader(const Recorder& recorder, const ExchangeLog& log) : recorder_(recorder), log_(log) {}
+  PartReader(const Recorder& recorder, int world_rank)
+      : recorder_(recorder), world_rank_(world_rank) {}
 
   ExchangedPart read(const PassWindow& window) {
     now_ = 0.0;
-    std::size_t op = window.first_op;
-    for (std::size_t e = window.first_event; e < window.last_event; ++e) {
-      const ExchangeLog::Event& event = log_.events()[e];
-      const NotedExchange& exchange = log_.exchanges()[event.exchange];
-      if (!exchange.group.starts_with("cp")) continue;
-      attend(op, event.ops);
-      op = event.ops;
-      if (event.is_start) {
-        start(event.exchange, exchange);
-      } else {
-        finish(event.exchange);
+    for (std::size_t e = window.first; e < window.last; ++e) {
+      const TraceEvent& event = recorder_.events()[e];
+      if (const auto* op = std::get_if<OpRun>(&event)) {
+        if (is_attention(op->cost.name)) attend();
+      } else if (const auto* begun = std::get_if<MessageBegun>(&event)) {
+        if (begun->group->name.starts_with("cp")) begin(*begun);
+      } else if (const auto* awaited = std::get_if<Awaited>(&event)) {
+        finish(awaited->work);
       }
     }
-    attend(op, window.last_op);
     part_.length = now_;
     return std::move(part_);
   }
@@ -103,30 +93,35 @@ class PartReader {
   int ring_rank() const { return ring_rank_; }
 
  private:
-  void attend(std::size_t first, std::size_t last) {
-    for (; first < last; ++first) {
-      if (!is_attention(recorder_.records()[first].cost.name)) continue;
-      part_.attention.push_back({.source = block_, .begin = now_, .end = now_ + 1.0});
-      now_ += 1.0;
+  void attend() {
+    part_.attention.push_back({.source = block_, .begin = now_, .end = now_ + 1.0});
+    now_ += 1.0;
+  }
+  void begin(const MessageBegun& message) {
+    // What is sent and received in one exchange is one move.
+    const auto [place, is_new] = under_way_.try_emplace(message.work, part_.moves.size());
+    const bool goes_round = is_point_to_point(message.op);
+    if (is_new) {
+      part_.moves.push_back({.op = goes_round ? "exchange" : message.op,
+                             .has_gradients = message.op == "reduce_scatter",
+                             .begin = now_,
+                             .done = now_});
+    }
+    ContextTimeline::Move& move = part_.moves[place->second];
+    move.bytes += message.bytes;
+    if (!goes_round) return;
+    const MessageKind kind = message_kind(message.key);
+    move.has_gradients = kind == MessageKind::kGradient;
+    ring_rank_ = static_cast<int>(std::ranges::find(message.group->ranks, world_rank_) -
+                                  message.group->ranks.begin());
+    if (message.op == "send") {
+      move.to = message.peer;
+    } else if (kind == MessageKind::kActivation) {
+      came_from_.push_back(message.peer);
     }
   }
-  void start(std::size_t number, const NotedExchange& exchange) {
-    const bool goes_round = exchange.op == "exchange";
-    if (goes_round) ring_rank_ = exchange.rank;
-    under_way_[number] = part_.moves.size();
-    part_.moves.push_back({.op = exchange.op,
-                           .has_gradients = exchange.kind == MessageKind::kGradient ||
-                                            exchange.op == "reduce_scatter",
-                           .to = exchange.to,
-                           .bytes = exchange.bytes,
-                           .begin = now_,
-                           .done = now_});
-    if (goes_round && exchange.kind == MessageKind::kActivation) {
-      came_from_.push_back(exchange.from);
-    }
-  }
-  void finish(std::size_t number) {
-    const auto found = under_way_.find(number);
+  void finish(std::uint64_t work) {
+    const auto found = under_way_.find(work);
     if (found == under_way_.end()) return;
     ContextTimeline::Move& move = part_.moves[found->second];
     // No attention since it began.
@@ -137,13 +132,13 @@ class PartReader {
   }
 
   const Recorder& recorder_;
-  const ExchangeLog& log_;
+  int world_rank_;
   ExchangedPart part_;
   double now_ = 0.0;
   int block_ = 0;
   int ring_rank_ = -1;
   std::vector<int> came_from_;
-  std::map<std::size_t, std::size_t> under_way_;
+  std::map<std::uint64_t, std::size_t> under_way_;
 };
 
 // Whose each block is, by rank of the ring and number: a block that comes is the one that the
@@ -202,15 +197,14 @@ ContextTimeline context_timeline(const RunPlan& plan) {
   const RankGroups groups = plan.grids.dense.groups("cp");
   for (const int number : groups.front()) {
     Recorder recorder;
-    ExchangeLog log(recorder);
-    const auto world = make_noting_world(number, plan.grids.dense.world_size(), log);
+    const auto world = make_meta_world(number, plan.grids.dense.world_size());
     const RankCommunicators ranks(plan.grids, *world);
     RankArenas arenas = RankArenas::planning();
     Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
-    LayerListener listener(recorder, log);
+    LayerListener listener(recorder);
     play_usual_step(rank, listener, listener, recorder);
-    PartReader forward(recorder, log);
-    PartReader backward(recorder, log);
+    PartReader forward(recorder, number);
+    PartReader backward(recorder, number);
     timeline.layer = listener.name();
     ContextTimeline::Row row{.rank = ranks.coordinates.context,
                              .forward = forward.read(listener.forward()),

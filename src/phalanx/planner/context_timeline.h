@@ -1,7 +1,7 @@
 #pragma once
 // How the ranks of a context work on the attention of one layer, forward and backward: parts of
 // attention, and the messages of the exchange, in each rank's own order. Nothing is simulated: the
-// program of every rank runs on the planning backend, and its messages are noted.
+// program of every rank runs on the planning backend, and a recorder notes its messages.
 //
 // The axis is the order, and no length is a time: attention to a block of keys has length 1; a
 // message that is begun and waited for at once has length 1/2.

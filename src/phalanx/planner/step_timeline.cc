@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "phalanx/base/error.h"
@@ -168,26 +169,27 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
     }
     noted_ = timeline_.transfers.size();
   }
-  // Adds the transfers of this moment, by file and op.
   void note_transfers() {
-    const std::vector<Transfer>& all = recorder_.transfers();
-    for (; seen_ < all.size(); ++seen_) {
-      const Transfer& one = all[seen_];
-      const auto same = std::find_if(
-          timeline_.transfers.begin() + static_cast<std::ptrdiff_t>(noted_),
-          timeline_.transfers.end(),
-          [&](const auto& other) { return other.file == one.place && other.op == one.op; });
-      if (same != timeline_.transfers.end()) {
-        ++same->count;
-        same->bytes += one.bytes;
-      } else {
-        timeline_.transfers.push_back({.file = one.place,
-                                       .op = std::string(one.op),
-                                       .begin = now_,
-                                       .end = now_,
-                                       .count = 1,
-                                       .bytes = one.bytes});
-      }
+    for_each_event<TransferBegun>(std::span(recorder_.events()).subspan(seen_),
+                                  [this](const TransferBegun& transfer) { add(transfer); });
+    seen_ = recorder_.events().size();
+  }
+  // To the transfers of this moment, by file and op.
+  void add(const TransferBegun& one) {
+    const auto same = std::find_if(
+        timeline_.transfers.begin() + static_cast<std::ptrdiff_t>(noted_),
+        timeline_.transfers.end(),
+        [&](const auto& other) { return other.file == one.place && other.op == one.op; });
+    if (same != timeline_.transfers.end()) {
+      ++same->count;
+      same->bytes += one.bytes;
+    } else {
+      timeline_.transfers.push_back({.file = one.place,
+                                     .op = std::string(one.op),
+                                     .begin = now_,
+                                     .end = now_,
+                                     .count = 1,
+                                     .bytes = one.bytes});
     }
   }
 
@@ -199,7 +201,7 @@ class StepListener final : public StateObserver, public nn::UnitHooks {
   bool is_open_ = false;  // the pass of an input gradient has begun and not ended
   std::map<std::pair<StateMove, int>, std::size_t> under_way_;
   std::map<int, std::size_t> whole_;  // by group
-  std::size_t seen_ = 0;              // the recorder's transfers that were added
+  std::size_t seen_ = 0;              // the recorder's events whose transfers were added
   std::size_t noted_ = 0;             // the timeline's transfers of earlier moments
 };
 

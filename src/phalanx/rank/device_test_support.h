@@ -153,7 +153,7 @@ class DeviceCommunicator final : public Communicator {
  public:
   // All must outlive it.
   DeviceCommunicator(Communicator& inner, DeviceMemory& memory)
-      : Communicator(inner.rank(), inner.size(), inner.name()), inner_(inner), memory_(memory) {}
+      : Communicator(inner.rank(), inner.group()), inner_(inner), memory_(memory) {}
   DeviceCommunicator(std::unique_ptr<Communicator> inner, DeviceMemory& memory)
       : DeviceCommunicator(*inner, memory) {
     owned_ = std::move(inner);

@@ -21,8 +21,9 @@ LayoutConfig with(const std::string& bandwidth) {
 }
 
 TEST(DiskTime, BytesAreThoseOfAllFiles) {
-  TransferTotals transfers;
-  transfers.add({{"exp_avg", "read", 100}, {"exp_avg", "write", 80}, {"parameters", "read", 7}}, 3);
+  TransferTotals once, transfers;
+  once.add({{"exp_avg", "read", 100}, {"exp_avg", "write", 80}, {"parameters", "read", 7}});
+  transfers.add(once, 3);
   EXPECT_EQ(disk_traffic(transfers), (DiskTraffic{.read = 321, .written = 240}));
   EXPECT_EQ(disk_traffic({}), DiskTraffic{});
 }

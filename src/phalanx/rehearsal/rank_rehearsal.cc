@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "phalanx/base/numeric.h"
@@ -18,17 +19,16 @@ class UnitCosts final : public nn::UnitHooks {
       : recorder_(recorder), largest_(largest) {}
 
   void before(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/) override {
-    first_ = recorder_.records().size();
+    first_ = recorder_.events().size();
   }
   void after(const nn::Unit& /*unit*/, nn::PassKind /*pass*/, int /*microbatch*/,
              const nn::UnitTensors& /*tensors*/) override {
     std::int64_t flops = 0;
     std::int64_t bytes = 0;
-    for (std::size_t i = first_; i < recorder_.records().size(); ++i) {
-      const OpCost& cost = recorder_.records()[i].cost;
-      flops += cost.flops;
-      bytes += cost.bytes_read + cost.bytes_written;
-    }
+    for_each_event<OpRun>(std::span(recorder_.events()).subspan(first_), [&](const OpRun& run) {
+      flops += run.cost.flops;
+      bytes += run.cost.bytes_read + run.cost.bytes_written;
+    });
     largest_.flops = std::max(largest_.flops, flops);
     largest_.bytes = std::max(largest_.bytes, bytes);
   }
@@ -72,13 +72,14 @@ RankRehearsal rehearse(Rank& rank) {
       TrainingRun run(rank, program, schedules, nullptr);
       recorder.clear();
       count_losses(rank, run);
-      const std::vector<Message> before = recorder.messages();
+      MessageTotals before;
+      before.add(recorder.messages());
       Executor::Rehearsal costs = run.rehearse(&unit_costs);
       known->second = arenas.high_water();
       if (size == programs.usual()) {
         result.flops_per_step = costs.flops / size.iterations;
         result.messages = std::move(costs.messages);
-        result.messages.add(before, 1);
+        result.messages.add(before);
         result.transfers = std::move(costs.transfers);
       }
     }
@@ -109,9 +110,9 @@ void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
   rank.initialise();
   const ProgramSize& size = rank.programs().usual();
   const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
+  rank.record_to(&recorder);
   TrainingRun run(rank, rank.programs().training(size), schedules, nullptr, &observer);
   count_losses(rank, run);
-  rank.record_to(&recorder);
   run.run(nullptr, &passes);
   rank.record_to(nullptr);
 }

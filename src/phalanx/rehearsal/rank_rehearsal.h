@@ -35,7 +35,7 @@ struct RankRehearsal {
 RankRehearsal rehearse(Rank& rank);
 
 // Runs the usual program on the planning backend, every action of it. `observer` is told about the
-// states, `passes` about the units' passes, and `recorder` keeps every op.
+// states, `passes` about the units' passes, and `recorder` keeps every event.
 void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
                      Recorder& recorder);
 

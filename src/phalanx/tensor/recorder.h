@@ -1,13 +1,18 @@
 #pragma once
-// What a program did, operation by operation: names, floating-point operations, bytes and time;
-// message by message; and transfer by transfer, to and from files. Ops, communicators and files
-// write here while they are enqueued; the planner and the benchmarks read it.
+// What a program did, in its order: ops, with their operations, bytes and time; messages, and
+// transfers to and from files, where they begin and where the program waits for them. Ops,
+// communicators and files write here while they are enqueued; the planner and the benchmarks read
+// it.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "phalanx/base/dtype.h"
@@ -48,20 +53,68 @@ struct OpCost {
   AttentionShape attention = {};  // of an op that is attention
 };
 
-// One message as one rank sees it.
-struct Message {
-  std::string group;       // the communicator's name: "tp", "dp"
-  std::string_view op;     // a string literal: "all_reduce"
-  std::int64_t bytes = 0;  // the payload that this rank contributes; 0 where it only receives
+// The ranks that a communicator joins: numbers of the world, in the order of the group.
+struct MessageGroup {
+  std::string name;  // "tp", "dp"
+  std::vector<int> ranks;
 
-  friend bool operator==(const Message&, const Message&) = default;
+  friend bool operator==(const MessageGroup&, const MessageGroup&) = default;
 };
 
-// What one rank writes to a file that holds its state on a disk, or reads from it.
-struct Transfer {
+// One operation.
+struct OpRun {
+  int stream = 0;
+  OpCost cost;
+  double seconds = 0.0;  // that enqueueing took: on the CPU, the operation itself
+};
+
+// One message begins, as one rank sees it.
+struct MessageBegun {
+  std::shared_ptr<const MessageGroup> group;
+  std::string_view op;            // a string literal: "all_reduce"
+  std::int64_t bytes = 0;         // that this rank contributes; 0 where it only receives
+  std::int64_t result_bytes = 0;  // that this rank has of it at the end; 0 where it only sends
+  int peer = -1;           // a rank of the group: of a send or receive the other one, or the root
+  std::uint64_t key = 0;   // of a send or receive: what is in it
+  std::uint64_t work = 0;  // messages that are awaited together have one number
+};
+
+// This rank begins to write to a file that holds its state on a disk, or to read from it.
+struct TransferBegun {
   std::string place;       // the file's name: "optimizer"
   std::string_view op;     // a string literal: "read", "write"
   std::int64_t bytes = 0;  // the payload, without padding
+  std::uint64_t work = 0;
+};
+
+// The program waits for the messages or the transfer of this number, for the first time.
+struct Awaited {
+  std::uint64_t work = 0;
+};
+
+using TraceEvent = std::variant<OpRun, MessageBegun, TransferBegun, Awaited>;
+using Trace = std::vector<TraceEvent>;
+
+// Calls look(event) for all events of one kind, in their order.
+template <typename Kind, typename Look>
+void for_each_event(std::span<const TraceEvent> events, const Look& look) {
+  for (const TraceEvent& event : events) {
+    if (const Kind* found = std::get_if<Kind>(&event)) look(*found);
+  }
+}
+
+// Where a message goes, or a transfer, and how much it moves.
+struct Message {
+  std::string group;
+  std::string_view op;
+  std::int64_t bytes = 0;
+
+  friend bool operator==(const Message&, const Message&) = default;
+};
+struct Transfer {
+  std::string place;
+  std::string_view op;
+  std::int64_t bytes = 0;
 
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
@@ -77,11 +130,12 @@ class TrafficTotals {
   };
   using Key = std::pair<std::string, std::string>;  // group or place, op
 
-  void add(const std::vector<Entry>& entries, std::int64_t times = 1) {
-    for (const Entry& entry : entries) {
-      Total& total = by_key_[{where(entry), std::string(entry.op)}];
-      total.count += times;
-      total.bytes += times * entry.bytes;
+  void add(const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) add({where(entry), std::string(entry.op)}, 1, entry.bytes);
+  }
+  void add(const TrafficTotals& other, std::int64_t times = 1) {
+    for (const auto& [key, total] : other.by_key_) {
+      add(key, times * total.count, times * total.bytes);
     }
   }
   const std::map<Key, Total>& by_key() const { return by_key_; }
@@ -91,6 +145,12 @@ class TrafficTotals {
   static const std::string& where(const Message& message) { return message.group; }
   static const std::string& where(const Transfer& transfer) { return transfer.place; }
 
+  void add(const Key& key, std::int64_t count, std::int64_t bytes) {
+    Total& total = by_key_[key];
+    total.count += count;
+    total.bytes += bytes;
+  }
+
   std::map<Key, Total> by_key_;
 };
 using MessageTotals = TrafficTotals<Message>;
@@ -98,42 +158,44 @@ using TransferTotals = TrafficTotals<Transfer>;
 
 class Recorder {
  public:
-  struct Record {
-    int stream;
-    OpCost cost;
-    double seconds;  // that enqueueing took: on the CPU, the operation itself
-  };
+  Recorder() = default;
+  // What began while it recorded is recorded where it is awaited, as long as the recorder lives.
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  Recorder(Recorder&&) = default;
+  Recorder& operator=(Recorder&&) = default;
 
-  void record(int stream, const OpCost& cost, double seconds) {
-    records_.push_back({stream, cost, seconds});
+  void record(TraceEvent event) { trace_->push_back(std::move(event)); }
+  // The number of what begins next; the first is 1. None comes twice, also after clear().
+  std::uint64_t next_work() { return ++last_work_; }
+  std::weak_ptr<Trace> trace() const { return trace_; }
+
+  const Trace& events() const { return *trace_; }
+  // The messages alone, and the transfers alone.
+  std::vector<Message> messages() const {
+    std::vector<Message> found;
+    for_each_event<MessageBegun>(*trace_, [&](const MessageBegun& message) {
+      found.push_back({message.group->name, message.op, message.bytes});
+    });
+    return found;
   }
-  void record(Message message) {
-    messages_.push_back(std::move(message));
-    ops_before_.push_back(records_.size());
+  std::vector<Transfer> transfers() const {
+    std::vector<Transfer> found;
+    for_each_event<TransferBegun>(*trace_, [&](const TransferBegun& transfer) {
+      found.push_back({transfer.place, transfer.op, transfer.bytes});
+    });
+    return found;
   }
-  void record(Transfer transfer) { transfers_.push_back(std::move(transfer)); }
-  const std::vector<Record>& records() const { return records_; }
-  const std::vector<Message>& messages() const { return messages_; }
-  const std::vector<Transfer>& transfers() const { return transfers_; }
-  // How many operations were enqueued before a message started.
-  std::size_t ops_before(std::size_t message) const { return ops_before_[message]; }
   std::int64_t flops() const {
     std::int64_t sum = 0;
-    for (const auto& record : records_) sum += record.cost.flops;
+    for_each_event<OpRun>(*trace_, [&](const OpRun& run) { sum += run.cost.flops; });
     return sum;
   }
-  void clear() {
-    records_.clear();
-    messages_.clear();
-    transfers_.clear();
-    ops_before_.clear();
-  }
+  void clear() { trace_->clear(); }
 
  private:
-  std::vector<Record> records_;
-  std::vector<Message> messages_;
-  std::vector<Transfer> transfers_;
-  std::vector<std::size_t> ops_before_;  // by message
+  std::shared_ptr<Trace> trace_ = std::make_shared<Trace>();
+  std::uint64_t last_work_ = 0;
 };
 
 }  // namespace phalanx

@@ -105,7 +105,7 @@ OperationPointer Hub::post_message(const LocalGroup& group, int member,
   if (from_peer.empty()) {
     const auto rank_of = [&](int r) { return group.ranks[static_cast<std::size_t>(r)]; };
     auto pair = std::make_shared<const LocalGroup>(
-        LocalGroup{group.id, group.name, {rank_of(source), rank_of(destination)}});
+        LocalGroup{{group.name, {rank_of(source), rank_of(destination)}}, group.id});
     operation = std::make_shared<Operation>(std::move(pair), number, call, sum_block_);
     (sends ? channel.sent : channel.expected).push_back(operation);
   } else {

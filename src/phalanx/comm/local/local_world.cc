@@ -40,9 +40,7 @@ void expect_memory(const Tensor& tensor) {
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<Hub> hub, std::shared_ptr<const LocalGroup> group, int rank)
-      : Communicator(rank, static_cast<int>(group->ranks.size()), group->name),
-        hub_(std::move(hub)),
-        group_(std::move(group)) {}
+      : Communicator(rank, group), hub_(std::move(hub)), group_(std::move(group)) {}
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
@@ -50,11 +48,8 @@ class LocalCommunicator final : public Communicator {
     const OperationPointer operation = post(split_call(name, groups), {});
     hub_->wait(world_rank(), std::span(&operation, 1));
     if (!found) return nullptr;
-    LocalGroup group{
-        operation->first_group() + static_cast<std::int64_t>(found->group), std::move(name), {}};
-    for (const int member : groups[found->group]) {
-      group.ranks.push_back(group_->ranks[static_cast<std::size_t>(member)]);
-    }
+    LocalGroup group{part_of(*group_, groups[found->group], std::move(name)),
+                     operation->first_group() + static_cast<std::int64_t>(found->group)};
     return std::make_unique<LocalCommunicator>(
         hub_, std::make_shared<const LocalGroup>(std::move(group)), found->rank);
   }
@@ -148,7 +143,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_world(int size, const Loca
                 "{} ranks of {} threads that add in blocks of {}", size, options.threads_per_rank,
                 options.sum_block);
   const auto hub = std::make_shared<local::Hub>(size, options);
-  local::LocalGroup group{0, "world", std::vector<int>(static_cast<std::size_t>(size))};
+  local::LocalGroup group{{"world", std::vector<int>(static_cast<std::size_t>(size))}, 0};
   std::iota(group.ranks.begin(), group.ranks.end(), 0);
   const auto world = std::make_shared<const local::LocalGroup>(std::move(group));
   std::vector<std::unique_ptr<Communicator>> ends;

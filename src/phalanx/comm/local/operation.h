@@ -17,10 +17,8 @@
 namespace phalanx::local {
 
 // The ranks of one communicator.
-struct LocalGroup {
+struct LocalGroup : MessageGroup {
   std::int64_t id = 0;
-  std::string name;
-  std::vector<int> ranks;  // of the world, by rank of the group
 };
 
 // The tensors of one rank.

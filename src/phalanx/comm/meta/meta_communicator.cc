@@ -1,6 +1,7 @@
 #include "phalanx/comm/meta/meta_communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "phalanx/comm/split_groups.h"
@@ -11,19 +12,20 @@ namespace {
 // The base class checks and records operands, so nothing is left to do.
 class MetaCommunicator final : public Communicator {
  public:
-  MetaCommunicator(int rank, int size, std::string name, std::shared_ptr<GroupSizes> sizes)
-      : Communicator(rank, size, std::move(name)), sizes_(std::move(sizes)) {
+  MetaCommunicator(int rank, MessageGroup group, std::shared_ptr<GroupSizes> sizes)
+      : Communicator(rank, std::make_shared<const MessageGroup>(std::move(group))),
+        sizes_(std::move(sizes)) {
     if (!sizes_) return;
-    int& most = (*sizes_)[this->name()];
-    most = std::max(most, size);
+    int& most = (*sizes_)[name()];
+    most = std::max(most, size());
   }
 
   std::unique_ptr<Communicator> split(std::span<const std::vector<int>> groups,
                                       std::string name) override {
     const auto found = find_membership(groups, rank(), size());
     if (!found) return nullptr;
-    const int members = static_cast<int>(groups[found->group].size());
-    return std::make_unique<MetaCommunicator>(found->rank, members, std::move(name), sizes_);
+    return std::make_unique<MetaCommunicator>(
+        found->rank, part_of(*group(), groups[found->group], std::move(name)), sizes_);
   }
 
   void abort(std::string_view /*reason*/) noexcept override {}
@@ -53,7 +55,9 @@ class MetaCommunicator final : public Communicator {
 std::unique_ptr<Communicator> make_meta_world(int rank, int size,
                                               std::shared_ptr<GroupSizes> sizes) {
   PHALANX_CHECK(rank >= 0 && rank < size, "rank {} in a world of {}", rank, size);
-  return std::make_unique<MetaCommunicator>(rank, size, "world", std::move(sizes));
+  MessageGroup world{.name = "world", .ranks = std::vector<int>(static_cast<std::size_t>(size))};
+  std::iota(world.ranks.begin(), world.ranks.end(), 0);
+  return std::make_unique<MetaCommunicator>(rank, std::move(world), std::move(sizes));
 }
 
 }  // namespace phalanx

@@ -14,11 +14,9 @@
 namespace phalanx::ucx {
 
 // The ranks of one communicator. No two groups that share two ranks have the same id.
-struct UcxGroup {
+struct UcxGroup : MessageGroup {
   std::uint16_t id = 0;
-  std::string name{};
-  std::vector<int> ranks{};  // of the world, by rank of the group
-  int rank = 0;              // this rank's number in the group
+  int rank = 0;  // this rank's number in the group
 
   int size() const { return static_cast<int>(ranks.size()); }
   int world_rank(int member) const { return ranks[static_cast<std::size_t>(member)]; }

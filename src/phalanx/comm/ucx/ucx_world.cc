@@ -63,7 +63,7 @@ SumSteps steps_of(const UcxGroup& group, const Engine& engine) {
 class UcxCommunicator final : public Communicator {
  public:
   UcxCommunicator(std::shared_ptr<RankResources> resources, std::shared_ptr<const UcxGroup> group)
-      : Communicator(group->rank, group->size(), group->name),
+      : Communicator(group->rank, group),
         resources_(std::move(resources)),
         group_(std::move(group)),
         sums_(std::make_shared<Sums>(steps_of(*group_, *resources_->engine))) {}
@@ -78,13 +78,8 @@ class UcxCommunicator final : public Communicator {
     PHALANX_CHECK(id < kMostGroups, "{}: {} groups were split off", group_->name, id);
     resources_->next_group = id + 1;
     if (!found) return nullptr;
-    UcxGroup members{.id = static_cast<std::uint16_t>(id),
-                     .name = std::move(name),
-                     .ranks = {},
-                     .rank = found->rank};
-    for (const int member : groups[found->group]) {
-      members.ranks.push_back(group_->world_rank(member));
-    }
+    UcxGroup members{part_of(*group_, groups[found->group], std::move(name)),
+                     static_cast<std::uint16_t>(id), found->rank};
     return std::make_unique<UcxCommunicator>(resources_,
                                              std::make_shared<const UcxGroup>(std::move(members)));
   }
@@ -246,8 +241,7 @@ std::unique_ptr<Communicator> make_ucx_world(int rank, const std::vector<RankPla
   const auto resources = std::make_shared<ucx::RankResources>();
   resources->engine = std::make_shared<ucx::Engine>(
       rank, ucx::open_wires(rank, places, options, mailbox), places, options, watch);
-  ucx::UcxGroup world{.id = 0, .name = "world", .ranks = {}, .rank = rank};
-  world.ranks.resize(places.size());
+  ucx::UcxGroup world{{"world", std::vector<int>(places.size())}, 0, rank};
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
   return std::make_unique<ucx::UcxCommunicator>(
       resources, std::make_shared<const ucx::UcxGroup>(std::move(world)));
