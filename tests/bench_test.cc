@@ -1,11 +1,12 @@
-// `phalanx bench disk`, and benches of states that are shared or in files: what they say, and that
-// nothing stays behind.
+// `phalanx bench disk` and `bench device`, and benches of states that are shared or in files: what
+// they say, and that nothing stays behind.
 
 #include <gmock/gmock.h>
 
 #include <cstdlib>
 #include <string>
 
+#include "phalanx/clock/machine.h"
 #include "program_test.h"
 #include "tests/paths.h"
 
@@ -59,6 +60,10 @@ TEST_F(BenchTest, RefusesWithOneLine) {
   expect_error("bench disk . --size 16000000", 73, "are needed and");
   expect_error("bench disk", 64, "DIR");
   expect_error("bench", 64, "say disk");
+  expect_error("bench device", 64, "-o device.yaml");
+  expect_error("bench device -o file", 78, "--output file: is there already");
+  expect_error("bench device -o file --overwrite --types f64", 78, "--types");
+  expect_error("bench device -o no/device.yaml", 73, "there is no directory no");
   EXPECT_THAT(read("file"), IsEmpty());
 }
 
@@ -74,6 +79,35 @@ TEST_F(BenchTest, AnInterruptRemovesTheFile) {
   EXPECT_THAT(output.err, AllOf(HasSubstr("SIGINT: stopping"), HasSubstr("nothing was left")));
   EXPECT_THAT(output.out, IsEmpty());
   EXPECT_FALSE(is_there("disk"));
+}
+
+TEST_F(BenchTest, ADeviceIsMeasuredAndDescribed) {
+  const Json bench = run_json("bench device -o device.yaml --quick --types f32 --threads 1 --json");
+  const Machine machine = machine_of((directory_ / "device.yaml").string());
+  const DeviceDescription& device = machine.device;
+  EXPECT_EQ(device.cores.value, 1);
+  EXPECT_EQ(device.peak(ProductType::kF32), bench.at("numbers").at("peak_f32"));
+  EXPECT_FALSE(device.product(ProductType::kBF16).peak.has_value());
+  EXPECT_EQ(device.e_bw.origin, Origin::kMeasured);
+  EXPECT_THAT(device.e_bw.source, HasSubstr("phalanx bench device on "));
+  EXPECT_TRUE(device.op_rates.contains("rms_norm_forward_f32"));
+  EXPECT_EQ(bench.at("products").size(), 15U);
+  EXPECT_LE(bench.at("disturbed_ops"), bench.at("timed_ops"));
+  for (const Json& product : bench.at("products")) {
+    EXPECT_GT(product.at("seconds"), 0);
+    EXPECT_GT(product.at("predicted"), 0);
+  }
+}
+
+TEST_F(BenchTest, AnInterruptedDeviceIsNotDescribed) {
+  const ProgramOutput output =
+      run_between("", "bench device -o device.yaml --threads 1",
+                  "& program=$!\n"
+                  "while kill -0 $program && ! grep -q 'at full load' stderr; do :; done\n"
+                  "kill -INT $program; wait $program");
+  EXPECT_EQ(output.status, 130) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("nothing was written"));
+  EXPECT_FALSE(is_there("device.yaml"));
 }
 
 #ifdef PHALANX_BENCH

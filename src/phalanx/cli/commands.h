@@ -20,6 +20,8 @@ int run_schedule(CommandIo& io, const Arguments& arguments);
 int schedule(CommandIo& io, const Arguments& arguments, std::string* picture);
 int run_grid(CommandIo& io, const Arguments& arguments);
 int run_bench(CommandIo& io, const Arguments& arguments);
+int run_bench_disk(CommandIo& io, const Arguments& arguments);  // the verbs of it
+int run_bench_device(CommandIo& io, const Arguments& arguments);
 int run_selftest(CommandIo& io, const Arguments& arguments);
 int run_generate(CommandIo& io, const Arguments& arguments);
 int run_score(CommandIo& io, const Arguments& arguments);

@@ -54,11 +54,11 @@ constexpr std::size_t kShared = 2;
 
 void set_place(DeviceDescription& device, const std::vector<ProductType>& types,
                const std::vector<double>& place) {
-  device.k0.value = std::exp(place[0]) - 1.0;
-  device.e_tile.value = std::exp(place[1]);
+  device.k0.set(std::exp(place[0]) - 1.0);
+  device.e_tile.set(std::exp(place[1]));
   for (std::size_t i = 0; i < types.size(); ++i) {
     // The peak alone, which is shared out into peak and e_gemm at the end.
-    device.product(types[i]).peak->value = std::exp(place[kShared + i]);
+    device.product(types[i]).peak->set(std::exp(place[kShared + i]));
   }
 }
 
@@ -125,8 +125,8 @@ double fit_products(DeviceDescription& device, const DeviceMeasurements& measure
   for (const ProductType type : types) {
     ProductRate& rate = device.product(type);
     const double fitted_rate = rate.peak->value;
-    rate.peak->value = std::max(fitted_rate, best_rate(measurements.products, type));
-    rate.e_gemm->value = fitted_rate / rate.peak->value;
+    rate.peak->set(std::max(fitted_rate, best_rate(measurements.products, type)));
+    rate.e_gemm->set(fitted_rate / rate.peak->value);
   }
   const auto is_between = [](const MatrixProduct& product) {
     return is_aligned(product, 8) && !is_aligned(product, 64);

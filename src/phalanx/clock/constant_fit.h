@@ -45,6 +45,9 @@ struct DeviceMeasurements {
   std::vector<OpPoint> ops = {};
   std::vector<AttentionPoint> attention = {};
   double smallest_op = 0.0;  // seconds of an op of one element
+  // How many ops were timed, and of how many no repetition was without others on the core.
+  int jobs = 0;
+  int disturbed_jobs = 0;
 };
 
 struct FittedDevice {

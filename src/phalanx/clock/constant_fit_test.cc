@@ -81,6 +81,7 @@ TEST(ConstantFit, FindsTheConstantsThatMadeThePoints) {
   for (const NamedQuantity& number : quantities_of(found)) {
     EXPECT_EQ(number.quantity.origin, Origin::kMeasured) << number.key;
     EXPECT_EQ(number.quantity.source, "measured here") << number.key;
+    EXPECT_FALSE(number.quantity.is_range()) << number.key;
   }
 }
 
@@ -94,6 +95,17 @@ TEST(ConstantFit, OfNoisyPointsIsAsGoodAsTheNoise) {
   const FittedDevice fit = fitted_device(points);
   EXPECT_GT(fit.product_error, 0.005);
   EXPECT_LT(fit.product_error, 0.035);
+}
+
+TEST(ConstantFit, APeakIsTheBestThatWasMeasured) {
+  DeviceMeasurements points = measurements_of(shipped_device("h100"));
+  ProductPoint& fast = points.products[2];
+  fast.seconds *= 0.7;
+  const double best = fast.product.flops() / fast.seconds;
+  const FittedDevice fit = fitted_device(points);
+  EXPECT_DOUBLE_EQ(fit.device.peak(ProductType::kF32), best);
+  EXPECT_LT(fit.device.e_gemm(ProductType::kF32), 0.9);
+  EXPECT_LT(fit.product_error, 0.15);
 }
 
 TEST(ConstantFit, NeedsPointsOfEveryKind) {

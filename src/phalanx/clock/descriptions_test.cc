@@ -10,6 +10,7 @@
 #include "phalanx/clock/description_file.h"
 #include "phalanx/clock/machine.h"
 #include "phalanx/flags/yaml_file.h"
+#include "tests/paths.h"
 
 namespace phalanx {
 namespace {
@@ -115,6 +116,22 @@ TEST(Descriptions, OpsAndTypesMayHaveTheirOwnRates) {
   EXPECT_EQ(read.cache_bytes, device.cache_bytes);
   EXPECT_EQ(read.attention_share(ProductType::kBF16, true), 0.5);
   EXPECT_EQ(read.attention_share(ProductType::kBF16, false), device.attention_forward.value);
+}
+
+// The example of docs/planning.md.
+TEST(Descriptions, ThePagesExampleIsOne) {
+  std::ifstream page(source_path("docs/planning.md"));
+  std::string example;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("    cluster:") || (!example.empty() && line.starts_with("      "))) {
+      example += line.substr(4) + "\n";
+    } else if (!example.empty()) {
+      break;
+    }
+  }
+  const ClusterDescription cluster = cluster_of(example);
+  EXPECT_EQ(cluster.card_rate, data_sheet(400e9, "eight 400 Gb/s cards"));
+  EXPECT_EQ(cluster.measured_ranks.at(8).rate->value, 370e9);
 }
 
 TEST(Descriptions, ErrorsNameThePlaceAndTheKey) {

@@ -27,6 +27,8 @@ struct Quantity {
   double low = value;
   double high = value;
 
+  // Another value of the same source, which is no range then.
+  void set(double to) { value = low = high = to; }
   bool is_range() const { return low < value || high > value; }
   friend bool operator==(const Quantity& a, const Quantity& b) = default;
 };
