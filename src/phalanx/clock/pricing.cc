@@ -87,7 +87,7 @@ double op_seconds(const DeviceDescription& device, const OpCost& cost) {
   return memory_seconds(device, moved(cost));
 }
 
-ClockAction Pricing::priced(std::span<const TraceEvent> events, ActionKind kind) {
+ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, ActionKind kind) {
   ClockAction action;
   std::set<std::uint64_t> of_pipeline;  // the numbers of its messages
   std::int64_t ops = 0;
@@ -98,9 +98,9 @@ ClockAction Pricing::priced(std::span<const TraceEvent> events, ActionKind kind)
     } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
       if (message->group->name == kPipelineGroup) {
         of_pipeline.insert(message->work);
-        if (kind == ActionKind::kSend) action.message_seconds += seconds_of(*message);
+        if (kind == ActionKind::kSend) action.message_seconds += seconds_of(rank, *message);
       } else {
-        action.events.push_back(begin(*message));
+        action.events.push_back(begin(rank, *message));
       }
     } else if (const auto* awaited = std::get_if<Awaited>(&event)) {
       if (of_pipeline.contains(awaited->work)) continue;
@@ -120,12 +120,12 @@ ClockEvent Pricing::compute(const OpCost& cost, ActionKind kind) const {
   return {.part = part, .seconds = op_seconds(machine_.device, cost)};
 }
 
-ClockEvent Pricing::begin(const MessageBegun& message) {
+ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
   const TimePart part = part_of_group(message.group->name);
   const ClusterDescription& cluster = machine_.cluster;
   return {.kind = ClockEvent::Kind::kBegin,
           .part = part,
-          .seconds = seconds_of(message),
+          .seconds = seconds_of(rank, message),
           .token = static_cast<int>(message.work),
           .channel = static_cast<int>(part),
           .meeting = meeting_of(*message.group),
@@ -134,15 +134,14 @@ ClockEvent Pricing::begin(const MessageBegun& message) {
                                              : 0.0};
 }
 
-double Pricing::seconds_of(const MessageBegun& message) const {
+double Pricing::seconds_of(int rank, const MessageBegun& message) const {
   const ClusterDescription& cluster = machine_.cluster;
   const std::vector<int>& ranks = message.group->ranks;
   const int in_node = static_cast<int>(cluster.devices_per_node.value);
   if (message.op == "send" || message.op == "receive") {
     const int peer = ranks.at(static_cast<std::size_t>(message.peer));
-    const bool is_near = std::ranges::all_of(
-        ranks, [&](int rank) { return rank / in_node == peer / in_node; });
-    return message_seconds(cluster, static_cast<double>(message.bytes), is_near);
+    return message_seconds(cluster, static_cast<double>(message.bytes),
+                           rank / in_node == peer / in_node);
   }
   if (message.op == "barrier") return 0.0;
   const CollectiveKind kind = collective_kind(message.op);

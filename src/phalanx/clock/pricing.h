@@ -26,17 +26,17 @@ class Pricing {
   Pricing(const Machine& machine, PipelineRank pipeline_rank)
       : machine_(machine), pipeline_rank_(std::move(pipeline_rank)) {}
 
-  // Of an action of this kind. Messages between ranks of the pipeline are left out but for the
+  // Of an action of this kind on a rank of the world. Messages between ranks of the pipeline are left out but for the
   // seconds of a send: the clock knows from the actions when they begin and are waited for.
-  ClockAction priced(std::span<const TraceEvent> events, ActionKind kind);
+  ClockAction priced(int rank, std::span<const TraceEvent> events, ActionKind kind);
 
   // The groups of ranks of the pipeline that the events so far named.
   const Meetings& meetings() const { return meetings_; }
 
  private:
   ClockEvent compute(const OpCost& cost, ActionKind kind) const;
-  ClockEvent begin(const MessageBegun& message);
-  double seconds_of(const MessageBegun& message) const;
+  ClockEvent begin(int rank, const MessageBegun& message);
+  double seconds_of(int rank, const MessageBegun& message) const;
   int meeting_of(const MessageGroup& group);
 
   const Machine& machine_;

@@ -31,6 +31,8 @@ int ClockedStep::busiest_rank() const {
 namespace {
 
 constexpr double kUnknown = -1.0;
+// A wait of less, as a share of the time, comes of rounding.
+constexpr double kRounding = 1e-13;
 
 // Why a rank could not go on before a time: the rank and the time from which it follows.
 struct Cause {
@@ -55,6 +57,7 @@ struct Message {
   double sent = kUnknown;
   double received = kUnknown;  // when its receive began
   double seconds = 0.0;
+  double start = kUnknown;
   double done = kUnknown;
   int sender = 0;
   int receiver = 0;
@@ -65,8 +68,8 @@ using MessageId =
 // One collective of several ranks of the pipeline.
 struct Gathering {
   std::size_t missing = 0;
-  double last = 0.0;  // to begin it
-  int last_rank = 0;
+  double last = 0.0;  // when it starts: all have begun it, and their channels are free
+  Cause cause = {};   // the rank for which that is the last, when it begins
   double done = kUnknown;
 };
 
@@ -238,7 +241,7 @@ class Clock {
   void wait_until(std::size_t rank, double time, TimePart part, double moves, Cause cause) {
     State& state = states_[rank];
     const double wait = time - state.now;
-    if (wait <= 0.0) return;
+    if (wait <= kRounding * time) return;
     const double traffic = std::min(wait, moves);
     state.parts[static_cast<std::size_t>(part)] += traffic;
     state.parts[static_cast<std::size_t>(TimePart::kBubble)] += wait - traffic;
@@ -275,7 +278,7 @@ class Clock {
     Gathering& gathering = all[static_cast<std::size_t>(number)];
     if (start >= gathering.last) {
       gathering.last = start;
-      gathering.last_rank = static_cast<int>(rank);
+      gathering.cause = {static_cast<int>(rank), states_[rank].now};
     }
     if (--gathering.missing == 0) gathering.done = gathering.last + seconds;
   }
@@ -290,7 +293,7 @@ class Clock {
                                               [static_cast<std::size_t>(begun.number)];
       if (gathering.done == kUnknown) return false;
       begun.done = gathering.done;
-      begun.cause = {gathering.last_rank, gathering.last};
+      begun.cause = gathering.cause;
     }
     const double exposed = std::clamp(begun.done - state.now, 0.0, begun.seconds);
     const double hidden = std::min(begun.seconds, state.now - begun.begin);
@@ -317,15 +320,15 @@ class Clock {
       start = std::max({start, message.received, free_at});
       free_at = start + message.seconds;
     }
+    message.start = start;
     message.done = start + message.seconds;
   }
 
   bool await_message(std::size_t rank, const Message& message) {
     if (message.done == kUnknown) return false;
-    const double start = message.done - message.seconds;
     // It follows from the later of its send and its receive.
     const bool sender_is_late = message.received == kUnknown || message.sent >= message.received;
-    const Cause cause = {sender_is_late ? message.sender : message.receiver, start};
+    const Cause cause = {sender_is_late ? message.sender : message.receiver, message.start};
     wait_until(rank, message.done, TimePart::kPipeline, message.seconds, cause);
     return true;
   }

@@ -35,14 +35,17 @@ ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
   Pricing pricing(machine, [&](int rank) { return plan.grids.coordinates(rank).pipeline; });
   std::vector<ClockRank> ranks;
   for (const RankTrace& trace : traces) {
-    ClockRank rank{.before = pricing.priced(trace.before, ActionKind::kForward).events,
+    const auto priced = [&](const Trace& events, ActionKind kind) {
+      return pricing.priced(trace.rank, events, kind);
+    };
+    ClockRank rank{.before = priced(trace.before, ActionKind::kForward).events,
                    .actions = trace.actions,
                    .distinct = std::vector<ClockAction>(trace.distinct.size()),
                    .numbers = trace.numbers};
     for (std::size_t i = 0; i < trace.actions.size(); ++i) {
       const std::size_t number = trace.numbers[i];
       if (!rank.distinct[number].events.empty()) continue;
-      rank.distinct[number] = pricing.priced(trace.distinct[number], trace.actions[i].kind);
+      rank.distinct[number] = priced(trace.distinct[number], trace.actions[i].kind);
     }
     ranks.push_back(std::move(rank));
   }

@@ -21,16 +21,16 @@ struct StepPrediction {
   double low = 0.0;
   double high = 0.0;
   double tokens_per_second = 0.0;
-  double mfu = 0.0;  // model FLOPs by the devices' peak in the type of the model's products
-  std::optional<double> price;  // of a step
+  double mfu = 0.0;             // model FLOPs by the devices' peak in the type of the model's products
+  std::optional<double> price = {};  // of a step
   // Of the rank of the pipeline that waits least; the sum is `seconds`.
   std::array<double, kTimeParts> parts = {};
   int rank = 0;  // which that is, of the world
-  std::vector<CriticalStep> critical_path;
-  std::vector<int> world_ranks;  // by rank of the pipeline
-  Timeline timeline;             // of its passes, in seconds
+  std::vector<CriticalStep> critical_path = {};
+  std::vector<int> world_ranks = {};  // by rank of the pipeline
+  Timeline timeline = {};             // of its passes, in seconds
   // The numbers of the description that are assumed.
-  std::vector<std::string> assumed;
+  std::vector<std::string> assumed = {};
 };
 
 // Of a usual step of the plan's run. ConfigError where the description lacks what the run needs,

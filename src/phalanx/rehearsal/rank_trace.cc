@@ -26,15 +26,14 @@ RankTrace trace_rank(const TrainConfig& config, const Model& model, const StepPr
   const ProgramSize& size = rank.programs().usual();
   const RankProgram& program = rank.programs().training(size);
   const std::vector<StepSchedule> schedules(static_cast<std::size_t>(size.iterations));
-  RankTrace trace;
+  RankTrace trace{.rank = number};
   {
     TrainingRun run(rank, program, schedules, nullptr);
     if (rank.wants_loss_counts()) {
       run.count_losses(std::vector<double>(rank.losses().num_losses, 1.0));
     }
     trace.before = recorder.events();
-    nn::UnitHooks none;
-    run.rehearse(&none, &trace.distinct);
+    run.rehearse(nullptr, &trace.distinct);
   }
   rank.record_to(nullptr);
   trace.actions = program.executor->program().actions;

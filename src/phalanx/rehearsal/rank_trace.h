@@ -15,10 +15,11 @@
 namespace phalanx {
 
 struct RankTrace {
-  Trace before;  // the program: losses that are counted beforehand
-  std::vector<Action> actions;
-  std::vector<Trace> distinct;
-  std::vector<std::size_t> numbers;  // by action: its index in `distinct`
+  int rank = 0;  // of the world
+  Trace before = {};  // the program: losses that are counted beforehand
+  std::vector<Action> actions = {};
+  std::vector<Trace> distinct = {};
+  std::vector<std::size_t> numbers = {};  // by action: its index in `distinct`
 };
 
 // Of one rank of the world of `config`. Nothing of the model's size is allocated.
