@@ -216,7 +216,9 @@ TEST_F(Machines, AreShippedOrFilesOrFilesThatNameFiles) {
   const std::string device = write("mine.yaml", yaml_of(shipped_device("b200")));
   const Machine alone = machine_of(device);
   EXPECT_EQ(alone.device.peak(ProductType::kBF16), 2250e12);
-  EXPECT_EQ(alone.cluster.devices_per_node.value, 1);
+  EXPECT_GE(alone.cluster.devices_per_node.value, 64);
+  EXPECT_EQ(alone.cluster.link.value, alone.device.memory_rate.value / 2);
+  EXPECT_TRUE(alone.cluster.link.is_range());
 
   const std::string yaml = yaml_of(shipped_cluster("selene"));
   EXPECT_EQ(machine_of(write("shipped.yaml", yaml)).device.name, "a100-80");

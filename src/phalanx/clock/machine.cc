@@ -15,6 +15,9 @@
 namespace phalanx {
 namespace {
 
+// More would not be one machine.
+constexpr int kMostRanksOfMachine = 1024;
+
 bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -24,23 +27,24 @@ bool is_file(const std::string& path) {
   return std::filesystem::exists(path, unknown);
 }
 
-// A device alone: it has no peers, so how they are joined never counts.
-ClusterDescription alone(const DeviceDescription& device) {
-  const std::string source = "one device, which has no peers";
+// Ranks that are processes or threads of one machine: what they send is copied in memory, a byte
+// read and a byte written.
+ClusterDescription one_machine(const DeviceDescription& device) {
+  const std::string source = "ranks of one machine, copies in its memory; not measured";
+  const double copied = device.memory_rate.value / 2;
   ClusterDescription cluster;
   cluster.name = device.name;
   cluster.title = device.title;
   cluster.device = device.name;
-  cluster.devices_per_node = assumed(1, 1, 1, source);
+  cluster.devices_per_node = assumed(kMostRanksOfMachine, 1, kMostRanksOfMachine, source);
   for (Quantity* const rate : {&cluster.link, &cluster.card_rate}) {
-    *rate = assumed(device.memory_rate.value / 2, device.memory_rate.value / 2,
-                    device.memory_rate.value / 2, source);
+    *rate = assumed(copied, copied / 4, copied * 2, source);
   }
   for (Quantity* const alpha : {&cluster.nv_alpha, &cluster.nv_alpha_per_rank, &cluster.ib_alpha}) {
-    *alpha = assumed(0.0, 0.0, 0.0, source);
+    *alpha = assumed(5e-6, 0.0, 50e-6, source);
   }
   for (Quantity* const share : {&cluster.nv_e, &cluster.ib_e, &cluster.p2p_e}) {
-    *share = assumed(1.0, 1.0, 1.0, source);
+    *share = assumed(1.0, 0.5, 1.0, source);
   }
   cluster.x_tp = default_x_tp();
   cluster.x_dp = default_x_dp();
@@ -86,7 +90,7 @@ Machine machine_of(const std::string& name_or_file) {
   }
   if (has_heading(contents, "device")) {
     DeviceDescription device = device_from_yaml(contents, name_or_file);
-    ClusterDescription cluster = alone(device);
+    ClusterDescription cluster = one_machine(device);
     return {.device = std::move(device), .cluster = std::move(cluster)};
   }
   throw DataError("{}: it has neither a section `cluster:` nor `device:`", name_or_file);
