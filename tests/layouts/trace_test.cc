@@ -150,5 +150,26 @@ TEST(Trace, OfSharedWeightsAndFilesIsThePlannedOne) {
   EXPECT_FALSE(measured[0].transfers.by_key().empty());
 }
 
+// What other layouts exchange.
+TEST(Trace, OfOtherLayoutsIsThePlannedOne) {
+  expect_planned_traces({.pipeline = 2, .schedule = "interleaved", .chunks = 2, .layers = 5});
+  expect_planned_traces({.tensor = 2,
+                         .pipeline = 2,
+                         .schedule = "zb-v",
+                         .chunks = 2,
+                         .sequence_parallel = true,
+                         .recompute = Recompute::kUniform1,
+                         .layers = 4});
+  expect_planned_traces({.context = 2, .zero = {.stage = 2}, .overlap = Overlap::kReduce});
+  expect_planned_traces({.data = 2,
+                         .zero = {.stage = 1},
+                         .files = Files::kOptimizer,
+                         .recompute = Recompute::kSelective,
+                         .family = "t5",
+                         .decoder_layers = 2});
+  // Where tokens travel to their experts alone, how many do is data: such a trace differs.
+  expect_planned_traces({.data = 2, .mean_of_means = true, .experts = 4});
+}
+
 }  // namespace
 }  // namespace phalanx
