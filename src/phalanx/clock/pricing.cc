@@ -39,10 +39,10 @@ double unfused_attention_seconds(const DeviceDescription& device, const OpCost& 
   const ProductType type = product_type(cost.dtype);
   const double scores = static_cast<double>(matrices * shape.queries * shape.keys) *
                         static_cast<double>(size_of(cost.dtype));
-  const double of_keys = product_seconds(
-      device, {shape.queries, shape.keys, shape.head_size, matrices, type});
-  const double of_values = product_seconds(
-      device, {shape.queries, shape.head_size, shape.keys, matrices, type});
+  const double of_keys =
+      product_seconds(device, {shape.queries, shape.keys, shape.head_size, matrices, type});
+  const double of_values =
+      product_seconds(device, {shape.queries, shape.head_size, shape.keys, matrices, type});
   if (!is_backward(cost.name)) {
     return of_keys + of_values + memory_seconds(device, kForwardPasses * scores);
   }
@@ -84,7 +84,7 @@ TimePart part_of_group(std::string_view name) {
 double op_seconds(const DeviceDescription& device, const OpCost& cost) {
   if (is_product(cost)) return product_seconds(device, cost);
   if (is_attention(cost)) return attention_seconds(device, cost);
-  return memory_seconds(device, moved(cost));
+  return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }
 
 ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, ActionKind kind) {

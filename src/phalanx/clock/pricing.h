@@ -26,8 +26,9 @@ class Pricing {
   Pricing(const Machine& machine, PipelineRank pipeline_rank)
       : machine_(machine), pipeline_rank_(std::move(pipeline_rank)) {}
 
-  // Of an action of this kind on a rank of the world. Messages between ranks of the pipeline are left out but for the
-  // seconds of a send: the clock knows from the actions when they begin and are waited for.
+  // Of an action of this kind on a rank of the world. Messages between ranks of the pipeline are
+  // left out but for the seconds of a send: the clock knows from the actions when they begin and
+  // are waited for.
   ClockAction priced(int rank, std::span<const TraceEvent> events, ActionKind kind);
 
   // The groups of ranks of the pipeline that the events so far named.

@@ -119,8 +119,8 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
   prediction.mfu = samples * plan.model->flops_per_sample() / prediction.seconds /
                    (machine.device.peak(product_type_of(config.model)) * prediction.devices);
   if (machine.cluster.price) {
-    prediction.price = machine.cluster.price->value * prediction.devices * prediction.seconds /
-                       kSecondsOfHour;
+    prediction.price =
+        machine.cluster.price->value * prediction.devices * prediction.seconds / kSecondsOfHour;
   }
   return prediction;
 }
@@ -132,14 +132,11 @@ std::string to_json(const StepPrediction& prediction) {
                         {"ep", seconds(TimePart::kExpert)},
                         {"pp", seconds(TimePart::kPipeline)},
                         {"dp", seconds(TimePart::kData)}};
-  const Json breakdown = {{"products", seconds(TimePart::kProducts)},
-                          {"attention", seconds(TimePart::kAttention)},
-                          {"memory", seconds(TimePart::kMemory)},
-                          {"exposed", exposed},
-                          {"bubble", seconds(TimePart::kBubble)},
-                          {"optimizer", seconds(TimePart::kOptimizer)},
-                          {"host", seconds(TimePart::kHost)},
-                          {"disk", seconds(TimePart::kDisk)}};
+  const Json breakdown = {
+      {"products", seconds(TimePart::kProducts)}, {"attention", seconds(TimePart::kAttention)},
+      {"memory", seconds(TimePart::kMemory)},     {"exposed", exposed},
+      {"bubble", seconds(TimePart::kBubble)},     {"optimizer", seconds(TimePart::kOptimizer)},
+      {"host", seconds(TimePart::kHost)},         {"disk", seconds(TimePart::kDisk)}};
   Json path = Json::array();
   for (const CriticalStep& step : prediction.critical_path) {
     Json entry = {{"rank", prediction.world_ranks[static_cast<std::size_t>(step.rank)]},
@@ -182,8 +179,8 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
     const double days = *tokens / prediction.tokens_per_second / kSecondsOfDay;
     text += fmt::format("  {:.4g} tokens take {:.4g} days", *tokens, days);
     if (prediction.price) {
-      text += fmt::format(" and cost {:.4g}", *prediction.price / prediction.seconds *
-                                                  *tokens / prediction.tokens_per_second);
+      text += fmt::format(" and cost {:.4g}", *prediction.price / prediction.seconds * *tokens /
+                                                  prediction.tokens_per_second);
     }
     text += '\n';
   }

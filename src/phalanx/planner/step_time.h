@@ -1,6 +1,6 @@
 #pragma once
-// How long a step takes on a machine that need not be there: the programs of one pipeline are played
-// on the planning backend, priced with the machine's description, and clocked.
+// How long a step takes on a machine that need not be there: the programs of one pipeline are
+// played on the planning backend, priced with the machine's description, and clocked.
 
 #include <array>
 #include <optional>
@@ -21,7 +21,7 @@ struct StepPrediction {
   double low = 0.0;
   double high = 0.0;
   double tokens_per_second = 0.0;
-  double mfu = 0.0;             // model FLOPs by the devices' peak in the type of the model's products
+  double mfu = 0.0;  // model FLOPs by the devices' peak in the type of the model's products
   std::optional<double> price = {};  // of a step
   // Of the rank of the pipeline that waits least; the sum is `seconds`.
   std::array<double, kTimeParts> parts = {};

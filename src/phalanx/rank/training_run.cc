@@ -45,8 +45,7 @@ void TrainingRun::run(PassObserver* observer, nn::UnitHooks* last_hooks) {
   rank_.states().routers().end(context(), nullptr);
 }
 
-Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks,
-                                          std::vector<Trace>* traces) {
+Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks, std::vector<Trace>* traces) {
   nn::HooksInTurn hooks = rank_.states().hooks({rank_.programs().saved_files(), last_hooks});
   return program_.executor->rehearse(context(), rank_.arenas()["saved"], settings(), *this, hooks,
                                      traces);

@@ -15,7 +15,7 @@
 namespace phalanx {
 
 struct RankTrace {
-  int rank = 0;  // of the world
+  int rank = 0;       // of the world
   Trace before = {};  // the program: losses that are counted beforehand
   std::vector<Action> actions = {};
   std::vector<Trace> distinct = {};
