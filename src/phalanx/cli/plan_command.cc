@@ -28,6 +28,7 @@
 #include "phalanx/planner/context_timeline.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/step_time.h"
 #include "phalanx/planner/step_timeline.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -86,6 +87,8 @@ struct PlanCall {
   std::string compare;
   std::string timeline;
   std::string context_timeline;
+  std::string cluster;
+  double tokens = 0.0;
   Notes notes;
   std::string yaml;  // --print-yaml: the call itself
 };
@@ -163,6 +166,16 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
                      "forward and backward, is written to this file",
              .value_name = "FILE"},
             &call.context_timeline);
+  flags.add({.name = "--cluster",
+             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
+                     "another shipped one, or a file with its description",
+             .value_name = "NAME|FILE"},
+            &call.cluster);
+  flags.add({.name = "--tokens",
+             .help = "How long, and how dear, training with so many tokens is",
+             .range = above(0.0),
+             .needs = "--cluster"},
+            &call.tokens);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
@@ -347,7 +360,16 @@ int plan(CommandIo& io, const NamedFamily& named) {
                            layout.context_parallel_size, fmt::join(layout.cp_comm_type, " "))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
-  io.put(call.json ? to_json(plan, listed) : to_text(plan));
+  std::optional<StepPrediction> prediction;
+  if (!call.cluster.empty()) prediction = predict_step(plan, machine_of(call.cluster));
+  if (call.json) {
+    io.put(to_json(plan, listed, prediction ? &*prediction : nullptr));
+    return 0;
+  }
+  io.put(to_text(plan));
+  if (prediction) {
+    io.put(to_text(*prediction, call.tokens > 0.0 ? std::optional(call.tokens) : std::nullopt));
+  }
   return 0;
 }
 

@@ -175,7 +175,8 @@ std::vector<bool> Executor::distinct_actions() const {
 }
 
 Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const StepSettings& settings,
-                                       StepServices& services, nn::UnitHooks& hooks) {
+                                       StepServices& services, nn::UnitHooks& hooks,
+                                       std::vector<Trace>* traces) {
   PHALANX_CHECK(context.recorder != nullptr, "a rehearsal needs a recorder");
   saved.place(0, DType::kU8, {plan_->bytes()});
   struct Seen {
@@ -186,6 +187,7 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
   };
   const std::vector<std::size_t> numbers = numbers_of_actions();
   std::vector<Seen> seen(most_numbers());
+  if (traces != nullptr) traces->resize(seen.size());
   Run run{.context = context,
           .saved = saved,
           .settings = settings,
@@ -206,6 +208,7 @@ Executor::Rehearsal Executor::rehearse(Context& context, Arena& saved, const Ste
     alike.flops = context.recorder->flops();
     alike.messages.add(context.recorder->messages());
     alike.transfers.add(context.recorder->transfers());
+    if (traces != nullptr) (*traces)[numbers[i]] = context.recorder->events();
   }
   messages_.forget();
   Rehearsal total;

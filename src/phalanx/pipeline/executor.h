@@ -105,9 +105,13 @@ class Executor {
     TransferTotals transfers;
   };
   // Runs each distinct action once and adds up for all. On the planning backend this marks all
-  // memory that a run uses.
+  // memory that a run uses. `traces`, where given, gets what each distinct action does, by its
+  // number.
   Rehearsal rehearse(Context& context, Arena& saved, const StepSettings& settings,
-                     StepServices& services, nn::UnitHooks& hooks);
+                     StepServices& services, nn::UnitHooks& hooks,
+                     std::vector<Trace>* traces = nullptr);
+  // By action: its number; equal actions have the same number.
+  std::vector<std::size_t> numbers_of_actions() const;
   // Which distinct actions the program has, by their number. Actions differ by kind, payload and
   // chunk; by whether they load their microbatch; by whether they add to gradients (all but the
   // first do); by whether they are the last before the chunk's gradients are reduced, which then
@@ -148,8 +152,6 @@ class Executor {
   const Chunk& chunk(int index) const { return *chunks_[static_cast<std::size_t>(index)].chunk; }
   // By action: whether it adds the last weight gradient of its chunk before a reduction.
   std::vector<bool> completing_actions() const;
-  // By action: its number; equal actions have the same number.
-  std::vector<std::size_t> numbers_of_actions() const;
   std::size_t most_numbers() const;
 
   Program program_;

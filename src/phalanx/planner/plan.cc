@@ -12,6 +12,7 @@
 #include "phalanx/inference/run_answers.h"
 #include "phalanx/ops/driver_memory.h"
 #include "phalanx/planner/expert_messages.h"
+#include "phalanx/planner/step_time.h"
 #include "phalanx/rehearsal/memory_check.h"
 #include "phalanx/rehearsal/memory_table.h"
 #include "phalanx/settings/config_views.h"
@@ -353,7 +354,7 @@ RunPlan plan_run(const TrainConfig& config, std::int64_t vocabulary, const Devic
   return plan;
 }
 
-std::string to_json(const RunPlan& plan, ListedRanks listed) {
+std::string to_json(const RunPlan& plan, ListedRanks listed, const StepPrediction* prediction) {
   std::map<int, Json> ranks;
   const bool all = listed == ListedRanks::kAll || plan.grids.dense.world_size() <= kReadableRanks;
   for (const RankPlan& group : plan.groups) {
@@ -376,6 +377,7 @@ std::string to_json(const RunPlan& plan, ListedRanks listed) {
   if (plan.kernels.named != nullptr) document["device"] = device_json(plan);
   if (plan.disk) document["disk"] = disk_json(*plan.disk);
   document["save"] = save_json(plan.save);
+  if (prediction != nullptr) document["time"] = Json::parse(to_json(*prediction));
   document["ranks"] = std::move(list);
   return document.dump(2) + "\n";
 }

@@ -17,6 +17,8 @@
 
 namespace phalanx {
 
+struct StepPrediction;
+
 struct RunPlan {
   TrainConfig config;  // resolved
   ParallelGrids grids;
@@ -50,8 +52,10 @@ enum class ListedRanks { kAsManyAsReadable, kAll };
 // "ranks": [{"rank", "coordinates", "parameters", "bytes", "microbatches_in_flight", "stages":
 // [{"stage", "first_layer", "layers", "holds"}], "messages", "file_bytes", "transfers",
 // "largest_program": {"kind", "global_batch_size", "iterations", "microbatches", "bytes"}}]}.
-// Operations, messages and transfers are of a step of the last batch.
-std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable);
+// Operations, messages and transfers are of a step of the last batch. With a prediction also "time"
+// (step_time.h).
+std::string to_json(const RunPlan& plan, ListedRanks listed = ListedRanks::kAsManyAsReadable,
+                    const StepPrediction* prediction = nullptr);
 // The table for people.
 std::string to_text(const RunPlan& plan);
 

@@ -58,7 +58,8 @@ class TrainingRun final : public StepRun {
   void ask_updates(const UpdateSource& updates) { updates_ = &updates; }
   // `last_hooks`, which may be null, are called after the rank's own.
   void run(PassObserver* observer, nn::UnitHooks* last_hooks);
-  Executor::Rehearsal rehearse(nn::UnitHooks* last_hooks);
+  // `traces` as Executor::rehearse().
+  Executor::Rehearsal rehearse(nn::UnitHooks* last_hooks, std::vector<Trace>* traces = nullptr);
   // By iteration, after run(). Once.
   StepsUnderWay results();
 

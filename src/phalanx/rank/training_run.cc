@@ -45,9 +45,10 @@ void TrainingRun::run(PassObserver* observer, nn::UnitHooks* last_hooks) {
   rank_.states().routers().end(context(), nullptr);
 }
 
-Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks) {
+Executor::Rehearsal TrainingRun::rehearse(nn::UnitHooks* last_hooks, std::vector<Trace>* traces) {
   nn::HooksInTurn hooks = rank_.states().hooks({rank_.programs().saved_files(), last_hooks});
-  return program_.executor->rehearse(context(), rank_.arenas()["saved"], settings(), *this, hooks);
+  return program_.executor->rehearse(context(), rank_.arenas()["saved"], settings(), *this, hooks,
+                                     traces);
 }
 
 StepsUnderWay TrainingRun::results() {

@@ -1,0 +1,164 @@
+#include "phalanx/clock/pricing.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "phalanx/clock/collective_cost.h"
+#include "phalanx/clock/cost_model.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::string_view kPipelineGroup = "pp";
+
+double moved(const OpCost& cost) {
+  return static_cast<double>(cost.bytes_read) + static_cast<double>(cost.bytes_written);
+}
+
+bool is_backward(std::string_view op) { return op.ends_with("backward"); }
+
+// Groups of experts have about equal rows, each a product of its own.
+double product_seconds(const DeviceDescription& device, const OpCost& cost) {
+  const ProductShape& shape = cost.product;
+  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
+  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
+  return product_seconds(device, {.m = part(shape.m, shape.m_groups),
+                                  .n = shape.n,
+                                  .k = part(shape.k, shape.k_groups),
+                                  .batch = shape.batch * groups,
+                                  .type = product_type(cost.dtype)});
+}
+
+// Scores, their softmax and the sum of values one after the other, with all scores in memory: two
+// products a head, and passes over the scores; backward twice the products and more passes.
+double unfused_attention_seconds(const DeviceDescription& device, const OpCost& cost) {
+  constexpr double kForwardPasses = 4.5, kBackwardPasses = 5.5;  // over the scores
+  const AttentionShape& shape = cost.attention;
+  const std::int64_t matrices = shape.batch * shape.heads;
+  const ProductType type = product_type(cost.dtype);
+  const double scores = static_cast<double>(matrices * shape.queries * shape.keys) *
+                        static_cast<double>(size_of(cost.dtype));
+  const double of_keys =
+      product_seconds(device, {shape.queries, shape.keys, shape.head_size, matrices, type});
+  const double of_values =
+      product_seconds(device, {shape.queries, shape.head_size, shape.keys, matrices, type});
+  if (!is_backward(cost.name)) {
+    return of_keys + of_values + memory_seconds(device, kForwardPasses * scores);
+  }
+  return of_keys + 3 * of_values + memory_seconds(device, kBackwardPasses * scores);
+}
+
+double attention_seconds(const DeviceDescription& device, const OpCost& cost) {
+  if (cost.name.starts_with("unfused")) return unfused_attention_seconds(device, cost);
+  const AttentionShape& shape = cost.attention;
+  const double forward_flops = 4.0 * static_cast<double>(shape.batch * shape.heads) *
+                               static_cast<double>(shape.queries * shape.keys) *
+                               static_cast<double>(shape.head_size) * shape.seen;
+  const ProductType type = product_type(cost.dtype);
+  return is_backward(cost.name)
+             ? attention_backward_seconds(device, type, forward_flops, moved(cost))
+             : attention_forward_seconds(device, type, forward_flops, moved(cost));
+}
+
+bool is_product(const OpCost& cost) { return cost.product.batch > 0; }
+bool is_attention(const OpCost& cost) { return cost.attention.batch > 0; }
+
+}  // namespace
+
+TimePart part_of_group(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, TimePart>, 9> kGroups = {
+      {{"tp", TimePart::kTensor},
+       {"cp", TimePart::kContext},
+       {"cp-heads", TimePart::kContext},
+       {"cp-ring", TimePart::kContext},
+       {"ep", TimePart::kExpert},
+       {"etp", TimePart::kExpert},
+       {"tp-ep", TimePart::kExpert},
+       {"pp", TimePart::kPipeline},
+       {"sharing", TimePart::kPipeline}}};
+  const auto* const found = std::ranges::find(kGroups, name, &decltype(kGroups)::value_type::first);
+  return found == kGroups.end() ? TimePart::kData : found->second;
+}
+
+double op_seconds(const DeviceDescription& device, const OpCost& cost) {
+  if (is_product(cost)) return product_seconds(device, cost);
+  if (is_attention(cost)) return attention_seconds(device, cost);
+  return op_seconds(device, cost.name, cost.dtype, moved(cost));
+}
+
+ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, ActionKind kind) {
+  ClockAction action;
+  std::set<std::uint64_t> of_pipeline;  // the numbers of its messages
+  std::int64_t ops = 0;
+  for (const TraceEvent& event : events) {
+    if (const auto* op = std::get_if<OpRun>(&event)) {
+      action.events.push_back(compute(op->cost, kind));
+      ++ops;
+    } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
+      if (message->group->name == kPipelineGroup) {
+        of_pipeline.insert(message->work);
+        if (kind == ActionKind::kSend) action.message_seconds += seconds_of(rank, *message);
+      } else {
+        action.events.push_back(begin(rank, *message));
+      }
+    } else if (const auto* awaited = std::get_if<Awaited>(&event)) {
+      if (of_pipeline.contains(awaited->work)) continue;
+      action.events.push_back(
+          {.kind = ClockEvent::Kind::kAwait, .token = static_cast<int>(awaited->work)});
+    }
+  }
+  action.host_seconds = static_cast<double>(ops) * machine_.device.host_op.value;
+  return action;
+}
+
+ClockEvent Pricing::compute(const OpCost& cost, ActionKind kind) const {
+  const TimePart part = kind == ActionKind::kOptimizerStep ? TimePart::kOptimizer
+                        : is_product(cost)                 ? TimePart::kProducts
+                        : is_attention(cost)               ? TimePart::kAttention
+                                                           : TimePart::kMemory;
+  return {.part = part, .seconds = op_seconds(machine_.device, cost)};
+}
+
+ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
+  const TimePart part = part_of_group(message.group->name);
+  const ClusterDescription& cluster = machine_.cluster;
+  return {.kind = ClockEvent::Kind::kBegin,
+          .part = part,
+          .seconds = seconds_of(rank, message),
+          .token = static_cast<int>(message.work),
+          .channel = static_cast<int>(part),
+          .meeting = meeting_of(*message.group),
+          .slows = part == TimePart::kTensor ? cluster.x_tp.value
+                   : part == TimePart::kData ? cluster.x_dp.value
+                                             : 0.0};
+}
+
+double Pricing::seconds_of(int rank, const MessageBegun& message) const {
+  const ClusterDescription& cluster = machine_.cluster;
+  const std::vector<int>& ranks = message.group->ranks;
+  const int in_node = static_cast<int>(cluster.devices_per_node.value);
+  if (message.op == "send" || message.op == "receive") {
+    const int peer = ranks.at(static_cast<std::size_t>(message.peer));
+    return message_seconds(cluster, static_cast<double>(message.bytes),
+                           rank / in_node == peer / in_node);
+  }
+  if (message.op == "barrier") return 0.0;
+  const CollectiveKind kind = collective_kind(message.op);
+  const int size = static_cast<int>(ranks.size());
+  return collective_seconds(cluster, kind,
+                            whole_bytes(kind, static_cast<double>(message.bytes), size),
+                            place_of(ranks, in_node));
+}
+
+int Pricing::meeting_of(const MessageGroup& group) {
+  std::set<int> stages;
+  for (const int rank : group.ranks) stages.insert(pipeline_rank_(rank));
+  if (stages.size() <= 1) return -1;
+  const auto [found, is_new] =
+      numbers_.try_emplace({group.name, stages}, static_cast<int>(meetings_.size()));
+  if (is_new) meetings_.emplace_back(stages.begin(), stages.end());
+  return found->second;
+}
+
+}  // namespace phalanx
