@@ -77,9 +77,8 @@ TEST_P(MessagesTest, TheTraceHasBeginsAndFirstWaits) {
     const Work gather = pair->all_gather(rank.context, rank.empty(DType::kF32, 16), b);
     const PointToPoint ring[] = {{kSend, next, 9, b}, {kReceive, last, 9, c}};
     const Work exchange = rank.world.exchange(rank.context, ring);
-    const Work copy = gather;
-    wait(rank, copy);
-    wait(rank, gather);
+    const std::vector<Work> copies = {gather, gather};
+    for (const Work& copy : copies) wait(rank, copy);
     sum.wait_host(Work::Clock::now() + std::chrono::minutes(1));
     wait(rank, exchange);
     wait(rank, sum);
