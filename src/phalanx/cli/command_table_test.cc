@@ -202,6 +202,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
   const std::set<std::string_view> open = {"--allow-changed",
                                            "--chat-template-args",
                                            "--chat-template-date",
+                                           "--cluster",
                                            "--compare",
                                            "--costs",
                                            "--disk-bandwidth",
