@@ -215,6 +215,13 @@ RunPlan plan_of(PlanCall& call) {
   return plan_run(call.config, vocabulary, kernels_of(call.config, call.cpu_target));
 }
 
+// What --cluster predicts of the plan's run; empty without it.
+std::string time_text(const PlanCall& call, const RunPlan& plan) {
+  if (call.cluster.empty()) return "";
+  return to_text(predict_step(plan, machine_of(call.cluster)),
+                 call.tokens > 0.0 ? std::optional(call.tokens) : std::nullopt);
+}
+
 void say(const Notes& notes) {
   for (const std::string& note : notes) log_info("{}", note);
 }
@@ -264,6 +271,7 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
     throw UsageError("--compare has {} runs, and a picture {} at most", runs.size(), kMostRuns);
   }
   std::vector<MemoryBar> bars;
+  std::string times;
   std::string title;
   Notes said;
   for (const Arguments& flags : runs) {
@@ -286,6 +294,7 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
     if (title.empty()) title = model_words(plan) + ": memory of a rank";
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
+    if (!run.cluster.empty()) times += fmt::format("{}: {}", name, time_text(run, plan));
   }
   // After the faults of the flags.
   if (runs.size() < 2) {
@@ -296,7 +305,7 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
   }
   say(said);
   write_file_durably(call.svg, to_svg(bars, title));
-  io.put(to_text(bars));
+  io.put(to_text(bars) + times);
 }
 
 // Pictures are written to files of their own.
@@ -360,16 +369,13 @@ int plan(CommandIo& io, const NamedFamily& named) {
                            layout.context_parallel_size, fmt::join(layout.cp_comm_type, " "))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
-  std::optional<StepPrediction> prediction;
-  if (!call.cluster.empty()) prediction = predict_step(plan, machine_of(call.cluster));
-  if (call.json) {
-    io.put(to_json(plan, listed, prediction ? &*prediction : nullptr));
+  if (!call.json) {
+    io.put(to_text(plan) + time_text(call, plan));
     return 0;
   }
-  io.put(to_text(plan));
-  if (prediction) {
-    io.put(to_text(*prediction, call.tokens > 0.0 ? std::optional(call.tokens) : std::nullopt));
-  }
+  std::optional<StepPrediction> prediction;
+  if (!call.cluster.empty()) prediction = predict_step(plan, machine_of(call.cluster));
+  io.put(to_json(plan, listed, prediction ? &*prediction : nullptr));
   return 0;
 }
 
