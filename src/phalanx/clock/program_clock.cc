@@ -381,7 +381,28 @@ class Clock {
       rank = after->cause.rank;
     }
     std::ranges::reverse(path);
-    return path;
+    return by_action(path);
+  }
+
+  // What a rank does in a row at one action: its work together, and its waits by what they are for.
+  static std::vector<CriticalStep> by_action(const std::vector<CriticalStep>& path) {
+    std::vector<CriticalStep> merged;
+    std::size_t first = 0;  // of the action
+    for (const CriticalStep& step : path) {
+      if (!merged.empty() &&
+          (merged.back().rank != step.rank || merged.back().action != step.action)) {
+        first = merged.size();
+      }
+      const auto alike = std::find_if(
+          merged.begin() + static_cast<std::ptrdiff_t>(first), merged.end(),
+          [&](const CriticalStep& other) { return other.waits_for == step.waits_for; });
+      if (alike == merged.end()) {
+        merged.push_back(step);
+      } else {
+        alike->seconds += step.seconds;
+      }
+    }
+    return merged;
   }
 
   const std::vector<ClockRank>& ranks_;

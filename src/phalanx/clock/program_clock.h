@@ -80,11 +80,12 @@ enum class MessageStart : std::uint8_t {
   kBuffered,    // when its send begins: the receive is always there in time
 };
 
-// What a rank waited for, so that a later time of it follows from an earlier one.
+// A piece of the chain from which the step's length follows: what a rank does or waits for, one
+// after the other, while it works at an action.
 struct CriticalStep {
   int rank = 0;
   Action action;                           // that the rank works at
-  std::optional<TimePart> waits_for = {};  // traffic; nothing where the rank computes
+  std::optional<TimePart> waits_for = {};  // traffic; nothing: the rank computes
   double seconds = 0.0;                    // along the path
 };
 

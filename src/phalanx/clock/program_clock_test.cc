@@ -144,6 +144,9 @@ TEST(ProgramClock, AMessageIsHiddenByWhatIsComputedBesideIt) {
 TEST(ProgramClock, AWaitIsOfTheLastBeginOfItsToken) {
   const ClockedStep step = clocked({begin(1, 5.0), await(1), begin(1, 1.0), await(1)});
   EXPECT_DOUBLE_EQ(step.seconds, 6.0);
+  ClockEvent last = begin(1, 1.0);
+  last.channel = 1;
+  EXPECT_DOUBLE_EQ(clocked({begin(1, 5.0), last, await(1)}).seconds, 1.0);
   // A token that this step has not begun is of the step before.
   EXPECT_DOUBLE_EQ(clocked({await(7), compute(1.0)}).seconds, 1.0);
 }
@@ -184,6 +187,7 @@ TEST(ProgramClock, AMeetingWaitsForTheLastRank) {
   };
   const ClockedStep step = clock_programs({rank_of(1.0), rank_of(4.0)}, {{0, 1}});
   EXPECT_DOUBLE_EQ(step.seconds, 4.5);
+  EXPECT_DOUBLE_EQ(step.timeline[0][0].end, 4.5);
   EXPECT_DOUBLE_EQ(part_of(step, TimePart::kData, 0), 0.5);
   EXPECT_DOUBLE_EQ(part_of(step, TimePart::kBubble, 0), 3.0);
 }

@@ -73,6 +73,7 @@ double part(const StepPrediction& prediction, TimePart which) {
 
 constexpr double kSecondsOfHour = 3600.0;
 constexpr double kSecondsOfDay = 86400.0;
+constexpr double kShownShare = 1e-4;  // of a step: lines of less are left out
 
 }  // namespace
 
@@ -169,7 +170,7 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
   for (int i = 0; i < kTimeParts; ++i) {
     const auto which = static_cast<TimePart>(i);
     const double seconds = part(prediction, which);
-    if (seconds <= 0.0) continue;
+    if (seconds < kShownShare * prediction.seconds) continue;
     const bool is_exposed = which >= TimePart::kTensor && which <= TimePart::kData;
     text += fmt::format("  {:<12} {:>10.4g} s {:>6.1f} %{}\n", name_of(which), seconds,
                         100.0 * seconds / prediction.seconds,
