@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/planning_rank.h"
 #include "phalanx/rehearsal/rank_rehearsal.h"
 #include "phalanx/settings/config_views.h"
 
@@ -191,22 +191,18 @@ ContextTimeline context_timeline(const RunPlan& plan) {
   const TrainConfig& config = plan.config;
   check_for_exchange(config);
   const StepPrograms programs = step_programs(config);
-  const auto backend = plan.kernels.make_planning_backend(config.layout.threads_per_rank);
   ContextTimeline timeline;
   Owners owners;
   const RankGroups groups = plan.grids.dense.groups("cp");
   for (const int number : groups.front()) {
     Recorder recorder;
-    const auto world = make_meta_world(number, plan.grids.dense.world_size());
-    const RankCommunicators ranks(plan.grids, *world);
-    RankArenas arenas = RankArenas::planning();
-    Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
+    PlanningRank planning(config, *plan.model, programs, number, plan.kernels);
     LayerListener listener(recorder);
-    play_usual_step(rank, listener, listener, recorder);
+    play_usual_step(planning.rank(), listener, listener, recorder);
     PartReader forward(recorder, number);
     PartReader backward(recorder, number);
     timeline.layer = listener.name();
-    ContextTimeline::Row row{.rank = ranks.coordinates.context,
+    ContextTimeline::Row row{.rank = planning.communicators().coordinates.context,
                              .forward = forward.read(listener.forward()),
                              .backward = backward.read(listener.backward())};
     row.ring_rank = forward.ring_rank();

@@ -11,7 +11,6 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/clock/cost_model.h"
 #include "phalanx/clock/pricing.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rehearsal/rank_trace.h"
 #include "phalanx/settings/config_views.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/rank.h"
+#include "phalanx/rehearsal/planning_rank.h"
 #include "phalanx/rehearsal/rank_rehearsal.h"
 #include "phalanx/settings/config_views.h"
 
@@ -240,12 +240,9 @@ StepTimeline step_timeline(const RunPlan& plan) {
         "{}: phalanx schedule --svg draws a pipeline",
         config.layout.pipeline_model_parallel_size);
   }
-  const auto world = make_meta_world(0, plan.grids.dense.world_size());
-  const RankCommunicators ranks(plan.grids, *world);
-  RankArenas arenas = RankArenas::planning();
-  const auto backend = plan.kernels.make_planning_backend(config.layout.threads_per_rank);
   const StepPrograms programs = step_programs(config);
-  Rank rank(config, *plan.model, programs, ranks, *backend, arenas);
+  PlanningRank planning(config, *plan.model, programs, 0, plan.kernels);
+  Rank& rank = planning.rank();
   check_for_picture(config, rank);
   StepTimeline timeline;
   const TimelineRows rows(rank.chunks().front(), rank.parameters().states(), timeline.rows);

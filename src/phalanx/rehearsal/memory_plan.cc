@@ -10,11 +10,11 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/threads.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/data_parallel/pieces.h"
 #include "phalanx/ops/driver_memory.h"
 #include "phalanx/rank/reading_ahead.h"
 #include "phalanx/rank/saved_tiles.h"
+#include "phalanx/rehearsal/planning_rank.h"
 #include "phalanx/settings/config_views.h"
 
 namespace phalanx {
@@ -82,13 +82,8 @@ std::int64_t driver_bytes(const DeviceChoice& kernels) {
 
 MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                        int number, const DeviceChoice& kernels, Rank::Shared* shared) {
-  const ParallelGrids grids = parallel_grids(config.layout);
-  const auto sizes = std::make_shared<GroupSizes>();
-  const auto world = make_meta_world(number, grids.world_size(), sizes);
-  const RankCommunicators ranks(grids, *world);
-  RankArenas arenas = RankArenas::planning();
-  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
-  Rank rank(config, model, programs, ranks, *backend, arenas, shared);
+  PlanningRank planning(config, model, programs, number, kernels, shared);
+  Rank& rank = planning.rank();
   const RankRehearsal rehearsal = rehearse(rank);
   MemoryBytes bytes = rehearsal.made;
   for (const ProgramMemory& program : rehearsal.programs) bytes.raise_to(program.bytes);
@@ -107,7 +102,7 @@ MemoryPlan plan_memory(const TrainConfig& config, const Model& model, const Step
       .largest_unit = rehearsal.largest_unit,
       .lent = rehearsal.lent,
       .messages = rehearsal.messages,
-      .summing = groups_that_sum(rehearsal.messages, *sizes),
+      .summing = groups_that_sum(rehearsal.messages, planning.group_sizes()),
       .transfers = rehearsal.transfers,
       .file_bytes = rank.file_bytes()};
   for (const ParamSpec& spec : rank.table().specs()) {

@@ -6,10 +6,9 @@
 #include <utility>
 
 #include "phalanx/base/numeric.h"
-#include "phalanx/comm/meta/meta_communicator.h"
 #include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_run.h"
-#include "phalanx/settings/config_views.h"
+#include "phalanx/rehearsal/planning_rank.h"
 
 namespace phalanx {
 namespace {
@@ -126,14 +125,9 @@ void play_usual_step(Rank& rank, StateObserver& observer, nn::UnitHooks& passes,
 
 Trace usual_trace(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                   int number, const DeviceChoice& kernels, Rank::Shared* shared) {
-  const ParallelGrids grids = parallel_grids(config.layout);
-  const auto world = make_meta_world(number, grids.world_size());
-  const RankCommunicators ranks(grids, *world);
-  RankArenas arenas = RankArenas::planning();
-  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
-  Rank rank(config, model, programs, ranks, *backend, arenas, shared);
+  PlanningRank planning(config, model, programs, number, kernels, shared);
   Recorder recorder;
-  play(rank, nullptr, nullptr, recorder);
+  play(planning.rank(), nullptr, nullptr, recorder);
   return recorder.events();
 }
 

@@ -1,24 +1,14 @@
 #include "phalanx/rehearsal/rank_trace.h"
 
-#include <memory>
-#include <utility>
-
-#include "phalanx/comm/meta/meta_communicator.h"
-#include "phalanx/rank/communicators.h"
-#include "phalanx/rank/rank.h"
 #include "phalanx/rank/step_run.h"
-#include "phalanx/settings/config_views.h"
+#include "phalanx/rehearsal/planning_rank.h"
 
 namespace phalanx {
 
 RankTrace trace_rank(const TrainConfig& config, const Model& model, const StepPrograms& programs,
                      int number, const DeviceChoice& kernels) {
-  const ParallelGrids grids = parallel_grids(config.layout);
-  const auto world = make_meta_world(number, grids.world_size());
-  const RankCommunicators ranks(grids, *world);
-  RankArenas arenas = RankArenas::planning();
-  const auto backend = kernels.make_planning_backend(config.layout.threads_per_rank);
-  Rank rank(config, model, programs, ranks, *backend, arenas);
+  PlanningRank planning(config, model, programs, number, kernels);
+  Rank& rank = planning.rank();
   Recorder recorder;
   rank.record_to(&recorder);
   rank.initialise();
