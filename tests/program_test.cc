@@ -2,6 +2,8 @@
 
 #include "program_test.h"
 
+#include <gmock/gmock.h>
+
 #include <set>
 #include <thread>
 #include <utility>
@@ -180,6 +182,26 @@ TEST_F(ProgramTest, BadSettingsNameTheFlags) {
   expect_error("dataset info --data-path nothing", 66, "nothing.idx");
   expect_error("checkpoint info nothing", 66, "nothing");
   expect_error("tokenize --vocab-file a.json --merge-file b.txt", 66, "a.json");
+}
+
+TEST_F(ProgramTest, APlanPredictsAStep) {
+  const std::string flags =
+      "plan gpt --num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 64 "
+      "--max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 4 --vocab-size 500 "
+      "--pipeline-model-parallel-size 2 --world-size 2 --bf16 ";
+  const Json time = run_json(flags + "--json --cluster a100-80").at("time");
+  EXPECT_GT(time.at("seconds").get<double>(), 0.0);
+  EXPECT_EQ(time.at("price"), nullptr);
+  const ProgramOutput drawn = run(flags + "--cluster h100 --tokens 1e9 --step-timeline step.txt");
+  EXPECT_THAT(drawn.out, testing::HasSubstr("1e+09 tokens take"));
+  EXPECT_THAT(read("step.txt"), testing::HasSubstr("rank 1"));
+  EXPECT_THAT(
+      run(flags + "--cluster h100 --svg memory.svg --compare 'seq-length=32 | seq-length=64'").out,
+      testing::HasSubstr("--seq-length 64: a step on"));
+  expect_error(flags + "--cluster h100 --step-timeline step.png", 64, ".svg, .txt or .json");
+  expect_error(flags + "--cluster h1000", 78, "a100-40");
+  expect_error(flags + "--step-timeline step.svg", 78, "--cluster");
+  expect_error(flags + "--tokens 5", 78, "--cluster");
 }
 
 TEST_F(ProgramTest, PlansWithoutAllocating) {

@@ -19,6 +19,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/cli/time_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
 #include "phalanx/flag_table/train_flags.h"
@@ -28,7 +29,6 @@
 #include "phalanx/planner/context_timeline.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
-#include "phalanx/planner/step_time.h"
 #include "phalanx/planner/step_timeline.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -87,8 +87,7 @@ struct PlanCall {
   std::string compare;
   std::string timeline;
   std::string context_timeline;
-  std::string cluster;
-  double tokens = 0.0;
+  TimeFlags time;
   Notes notes;
   std::string yaml;  // --print-yaml: the call itself
 };
@@ -166,16 +165,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
                      "forward and backward, is written to this file",
              .value_name = "FILE"},
             &call.context_timeline);
-  flags.add({.name = "--cluster",
-             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
-                     "another shipped one, or a file with its description",
-             .value_name = "NAME|FILE"},
-            &call.cluster);
-  flags.add({.name = "--tokens",
-             .help = "How long, and how dear, training with so many tokens is",
-             .range = above(0.0),
-             .needs = "--cluster"},
-            &call.tokens);
+  call.time.add_to(flags);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
@@ -213,13 +203,6 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
 RunPlan plan_of(PlanCall& call) {
   const std::int64_t vocabulary = vocabulary_of(call.config, call.notes);
   return plan_run(call.config, vocabulary, kernels_of(call.config, call.cpu_target));
-}
-
-// What --cluster predicts of the plan's run; empty without it.
-std::string time_text(const PlanCall& call, const RunPlan& plan) {
-  if (call.cluster.empty()) return "";
-  return to_text(predict_step(plan, machine_of(call.cluster)),
-                 call.tokens > 0.0 ? std::optional(call.tokens) : std::nullopt);
 }
 
 void say(const Notes& notes) {
@@ -294,7 +277,9 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
     if (title.empty()) title = model_words(plan) + ": memory of a rank";
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
-    if (!run.cluster.empty()) times += fmt::format("{}: {}", name, time_text(run, plan));
+    if (run.time.given()) {
+      times += fmt::format("{}: {}", name, run.time.text_of(run.time.predict(plan)));
+    }
   }
   // After the faults of the flags.
   if (runs.size() < 2) {
@@ -311,6 +296,7 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
 // Pictures are written to files of their own.
 void check_files(const PlanCall& call) {
   const std::array files = {std::pair("--svg", &call.svg), std::pair("--timeline", &call.timeline),
+                            std::pair("--step-timeline", &call.time.step_timeline),
                             std::pair("--context-timeline", &call.context_timeline)};
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -369,13 +355,13 @@ int plan(CommandIo& io, const NamedFamily& named) {
                            layout.context_parallel_size, fmt::join(layout.cp_comm_type, " "))));
   }
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
-  if (!call.json) {
-    io.put(to_text(plan) + time_text(call, plan));
-    return 0;
-  }
   std::optional<StepPrediction> prediction;
-  if (!call.cluster.empty()) prediction = predict_step(plan, machine_of(call.cluster));
-  io.put(to_json(plan, listed, prediction ? &*prediction : nullptr));
+  if (call.time.given()) {
+    prediction = call.time.predict(plan);
+    call.time.draw(plan, *prediction);
+  }
+  io.put(call.json ? to_json(plan, listed, prediction ? &*prediction : nullptr)
+                   : to_text(plan) + (prediction ? call.time.text_of(*prediction) : ""));
   return 0;
 }
 

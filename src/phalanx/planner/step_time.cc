@@ -111,6 +111,12 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
   prediction.parts = step.parts[static_cast<std::size_t>(busiest)];
   for (double& seconds : prediction.parts) seconds *= scale;
   for (CriticalStep& critical : prediction.critical_path) critical.seconds *= scale;
+  for (std::vector<TimedAction>& passes : prediction.timeline) {
+    for (TimedAction& pass : passes) {
+      pass.begin *= scale;
+      pass.end *= scale;
+    }
+  }
 
   const double samples = static_cast<double>(programs.usual.microbatches) *
                          static_cast<double>(samples_per_microbatch(config.layout));

@@ -16,8 +16,10 @@ void remove_copies(std::vector<NeededBox>& needs) {
     return std::tuple(need.parameter, box.row, box.column, box.rows, box.columns);
   };
   std::ranges::sort(needs, {}, place);
-  const auto rest = std::ranges::unique(needs, {}, place);
-  needs.erase(rest.begin(), rest.end());
+  const auto are_equal = [&](const NeededBox& a, const NeededBox& b) {
+    return place(a) == place(b);
+  };
+  needs.erase(std::unique(needs.begin(), needs.end(), are_equal), needs.end());
 }
 
 }  // namespace

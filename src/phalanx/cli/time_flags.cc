@@ -1,0 +1,76 @@
+#include "phalanx/cli/time_flags.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
+#include "phalanx/clock/machine.h"
+#include "phalanx/planner/memory_bars.h"
+#include "phalanx/timelines/timeline_drawing.h"
+
+namespace phalanx {
+
+void TimeFlags::add_to(FlagSet& flags) {
+  flags.add({.name = "--cluster",
+             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
+                     "another shipped one, or a file with its description",
+             .value_name = "NAME|FILE"},
+            &cluster);
+  flags.add({.name = "--step-timeline",
+             .help = "When each rank of a pipeline is predicted to do its passes: a picture "
+                     "(.svg), text (.txt) or a trace for Perfetto and Chrome (.json)",
+             .value_name = "FILE",
+             .needs = "--cluster",
+             .excludes = "--compare"},
+            &step_timeline);
+  flags.add({.name = "--tokens",
+             .help = "How long, and how dear, training with so many tokens is",
+             .range = above(0.0),
+             .needs = "--cluster"},
+            &tokens);
+}
+
+StepPrediction TimeFlags::predict(const RunPlan& plan) const {
+  return predict_step(plan, machine_of(cluster));
+}
+
+std::string TimeFlags::text_of(const StepPrediction& prediction) const {
+  return to_text(prediction, tokens > 0.0 ? std::optional(tokens) : std::nullopt);
+}
+
+void TimeFlags::draw(const RunPlan& plan, const StepPrediction& prediction) const {
+  if (step_timeline.empty()) return;
+  constexpr double kMilliseconds = 1e3;
+  TimelinePicture picture{
+      .title = fmt::format("predicted on {}: {}", prediction.machine, model_words(plan)),
+      .placement = plan.placement,
+      .timeline = prediction.timeline,
+      .unit = "ms",
+      .footer =
+          fmt::format("a step takes {:.4g} s; ranks are idle between passes for {:.1f} %",
+                      prediction.seconds, 100.0 * measure(prediction.timeline).idle_fraction)};
+  for (std::vector<TimedAction>& passes : picture.timeline) {
+    for (TimedAction& pass : passes) {
+      pass.begin *= kMilliseconds;
+      pass.end *= kMilliseconds;
+    }
+  }
+  const std::span<const TimelinePicture> pictures(&picture, 1);
+  const std::string ending = std::filesystem::path(step_timeline).extension().string();
+  if (ending == ".svg") {
+    write_file_durably(step_timeline, to_svg(pictures));
+  } else if (ending == ".txt") {
+    write_file_durably(step_timeline, to_text(picture));
+  } else if (ending == ".json") {
+    write_file_durably(step_timeline, to_chrome_trace(pictures, 1.0 / kMilliseconds));
+  } else {
+    throw UsageError("--step-timeline {}: name a file that ends with .svg, .txt or .json",
+                     step_timeline);
+  }
+}
+
+}  // namespace phalanx
