@@ -93,6 +93,7 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
                             .critical_path = step.critical_path,
                             .world_ranks = ranks,
                             .timeline = step.timeline,
+                            .leaves_out_files = plan.disk.has_value(),
                             .assumed = assumed_numbers(machine)};
   const double iterations = programs.usual.iterations;
   const auto scaled = [&](const Machine& described) {
@@ -190,6 +191,7 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
     }
     text += '\n';
   }
+  if (prediction.leaves_out_files) text += "  without the transfers to and from files\n";
   if (!prediction.assumed.empty()) {
     text += "  assumed, not measured:";
     for (const std::string& name : prediction.assumed) text += ' ' + name;

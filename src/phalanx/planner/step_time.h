@@ -29,6 +29,7 @@ struct StepPrediction {
   std::vector<CriticalStep> critical_path = {};
   std::vector<int> world_ranks = {};  // by rank of the pipeline
   Timeline timeline = {};             // of its passes, in seconds
+  bool leaves_out_files = false;      // states lie in files, and their transfers are not predicted
   // The numbers of the description that are assumed.
   std::vector<std::string> assumed = {};
 };
