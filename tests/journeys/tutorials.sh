@@ -36,5 +36,8 @@ expect test -s run/iter_0000002/manifest.json
 
 page docs/tutorials/plan-before-you-rent.md "One model, one layout"
 expect grep -q '^8,030,261,248 parameters' output
+page docs/tutorials/plan-before-you-rent.md "How long it takes"
+expect grep -q '^a step on NVIDIA DGX H100, 8 devices' output
+expect test -s step.svg
 page docs/tutorials/plan-before-you-rent.md "Layouts beside each other"
 expect test -s layouts.svg
