@@ -24,6 +24,7 @@ namespace {
 constexpr const char* kStopping =
     "SIGINT: stopping behind the op that runs, nothing is written; press Ctrl-C again to end at "
     "once\n";
+constexpr int kFirstDevice = 0;
 constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 
 struct BenchDeviceFlags {
@@ -31,6 +32,7 @@ struct BenchDeviceFlags {
   std::int64_t threads = 0;
   std::string types = "all";
   std::string matmul_precision = "auto";
+  std::string device = "cpu";
   bool quick = false;
   bool overwrite = false;
   bool json = false;
@@ -49,6 +51,10 @@ struct BenchDeviceFlags {
                .help = "The products of bf16, as of pretrain",
                .choices = "auto fp32 bf16 amx2"},
               &matmul_precision);
+    flags.add({.name = "--device",
+               .help = "Where ops run; the emulated device is for tests of programs",
+               .choices = "cpu cuda cuda-emulated"},
+              &device);
     flags.add({.name = "--quick",
                .help = "Seconds instead of minutes: less is measured, and not as well"},
               &quick);
@@ -127,9 +133,10 @@ Arguments with_long_names(Arguments arguments) {
 
 int run_bench_device(CommandIo& io, const Arguments& arguments) {
   BenchDeviceFlags values;
-  FlagSet flags("phalanx bench device",
-                "Measures products, attention, memory and every other op on this processor, and "
-                "writes what predictions of a step's time need of it.");
+  FlagSet flags(
+      "phalanx bench device",
+      "Measures products, attention, memory and every other op on this processor or a CUDA "
+      "device, and writes what predictions of a step's time need of it.");
   values.add_to(flags);
   flags.parse(with_long_names(arguments));
   check_file(values.output, values.overwrite);
@@ -138,11 +145,12 @@ int run_bench_device(CommandIo& io, const Arguments& arguments) {
   MeasurementOptions options{.threads = static_cast<int>(values.threads),
                              .types = values.storage(),
                              .matmul_precision = values.matmul_precision,
+                             .cuda = cuda_place(values.device, kFirstDevice),
                              .is_quick = values.quick};
   if (options.threads == 0) options.threads = usable_cores().count;
   options.note = [](const std::string& what) { log_info("{}", what); };
   options.is_stopped = [&] { return signals->received() != 0; };
-  DeviceMeasurements measurements = measure_processor(options);
+  DeviceMeasurements measurements = measure_ops(options);
   if (signals->received() != 0) {
     log_line(LogLevel::kError, "phalanx bench: stopped; nothing was written");
     return kEndedBySignal + signals->received();

@@ -217,7 +217,7 @@ FittedDevice fitted_device(const DeviceMeasurements& measurements) {
   device.cores = measured(measurements.cores, measurements.source);
   device.memory_bytes =
       measured(static_cast<double>(measurements.memory_bytes), measurements.source);
-  device.host_op = measured(measurements.smallest_op, measurements.source);
+  device.host_op = measured(measurements.host_op, measurements.source);
   if (measurements.cache_bytes > 0) {
     device.cache_bytes =
         measured(static_cast<double>(measurements.cache_bytes), measurements.source);

@@ -44,7 +44,8 @@ struct DeviceMeasurements {
   std::vector<MemoryPoint> memory = {};  // of ops on arrays larger than the caches
   std::vector<OpPoint> ops = {};
   std::vector<AttentionPoint> attention = {};
-  double smallest_op = 0.0;  // seconds of an op of one element
+  double smallest_op = 0.0;  // seconds of an op of one element,
+  double host_op = 0.0;      // and in which the host enqueues it
   // How many ops were timed, and of how many no repetition was without others on the core.
   int jobs = 0;
   int disturbed_jobs = 0;
