@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -72,19 +73,23 @@ struct BenchDeviceFlags {
   }
 };
 
-// Single ops are in the file.
-bool is_shown(const NamedQuantity& number) { return !number.key.starts_with("op_rate_"); }
+// Single ops and shapes are in the file.
+bool is_shown(const NamedQuantity& number) {
+  return std::ranges::none_of(std::array{"op_rate_", "product_factor_", "attention_share_"},
+                              [&](const char* prefix) { return number.key.starts_with(prefix); });
+}
 
 std::string text_of(const FittedDevice& fit, const std::string& output) {
   std::string text = fmt::format("{}\n\n", fit.device.title);
   for (const NamedQuantity& number : quantities_of(fit.device)) {
     if (is_shown(number)) text += fmt::format("{:<24} {:.4g}\n", number.key, number.quantity.value);
   }
-  return text + fmt::format(
-                    "\nproducts are predicted within {:.1f} %, memory within {:.1f} % (root "
-                    "mean squares); {} single ops have their own rates\n{}\n",
-                    100 * fit.product_error, 100 * fit.memory_error, fit.device.op_rates.size(),
-                    output);
+  return text +
+         fmt::format(
+             "\nthe formula of products is {:.1f} % off, that of memory {:.1f} % (root mean "
+             "squares); {} single ops have their own rates, {} products their own factors\n{}\n",
+             100 * fit.product_error, 100 * fit.memory_error, fit.device.op_rates.size(),
+             fit.device.measured_products.size(), output);
 }
 
 std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& fit,
@@ -107,6 +112,7 @@ std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& 
                                 {"n", product.n},
                                 {"k", product.k},
                                 {"seconds", point.seconds},
+                                {"formula", formula_seconds(fit.device, product)},
                                 {"predicted", product_seconds(fit.device, product)}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -215,8 +215,11 @@ class Measurement {
     const TimedOp timed = time(row, sizes_.seconds / 2);
     const std::string_view name = timed.cost.name;
     if (name == "attention_forward" || name == "attention_backward") {
-      to.attention.push_back({product_type(storage_), static_cast<double>(timed.cost.flops),
-                              name == "attention_backward", timed.seconds});
+      const AttentionShape& shape = timed.cost.attention;
+      to.attention.push_back(
+          {{product_type(storage_), name == "attention_backward", shape.head_size, shape.keys},
+           static_cast<double>(timed.cost.flops),
+           timed.seconds});
     } else if (timed.cost.flops == 0) {
       to.ops.push_back({op_rate_key(name, storage_), timed.bytes(), timed.seconds});
     }
