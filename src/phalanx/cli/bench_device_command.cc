@@ -31,6 +31,7 @@ constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 struct BenchDeviceFlags {
   std::string output;
   std::int64_t threads = 0;
+  std::int64_t ranks = 1;
   std::string types = "all";
   std::string matmul_precision = "auto";
   std::string device = "cpu";
@@ -44,9 +45,15 @@ struct BenchDeviceFlags {
                .value_name = "FILE"},
               &output);
     flags.add({.name = "--threads",
-               .help = "Threads that compute, those of a rank (0: all usable cores)",
+               .help = "Threads that compute, those of a rank (0: its share of the usable cores)",
                .range = from_to(0, 1024)},
               &threads);
+    flags.add(
+        {.name = "--ranks",
+         .help = "Ranks of this machine that compute at the same time: they share its memory; "
+                 "of a CUDA device one alone is measured",
+         .range = from_to(1, 1024)},
+        &ranks);
     flags.add({.name = "--types", .help = "What runs store", .choices = "all f32 bf16"}, &types);
     flags.add({.name = "--matmul-precision",
                .help = "The products of bf16, as of pretrain",
@@ -153,7 +160,12 @@ int run_bench_device(CommandIo& io, const Arguments& arguments) {
                              .matmul_precision = values.matmul_precision,
                              .cuda = cuda_place(values.device, kFirstDevice),
                              .is_quick = values.quick};
-  if (options.threads == 0) options.threads = usable_cores().count;
+  options.ranks = static_cast<int>(values.ranks);
+  if (options.threads == 0) options.threads = std::max(1, usable_cores().count / options.ranks);
+  if (options.cuda && options.ranks > 1) {
+    throw UsageError("--ranks {}: of a CUDA device one rank is measured: leave out --ranks",
+                     options.ranks);
+  }
   options.note = [](const std::string& what) { log_info("{}", what); };
   options.is_stopped = [&] { return signals->received() != 0; };
   DeviceMeasurements measurements = measure_ops(options);

@@ -120,7 +120,7 @@ const Sizes& sizes_of(const MeasurementOptions& options) {
 
 std::unique_ptr<OpTimer> timer_of(const MeasurementOptions& options, DType storage) {
   if (options.cuda) return device_timer(*options.cuda, storage);
-  return processor_timer(options.threads,
+  return processor_timer({options.ranks, options.threads},
                          cpu::choose_products(options.matmul_precision, storage == DType::kBF16),
                          storage, options.is_quick ? kQuickOperandBytes : kOperandBytes);
 }
@@ -280,7 +280,10 @@ class Measurement {
 };
 
 std::string threads_text(const MeasurementOptions& options) {
-  return options.cuda ? std::string() : fmt::format(", {} threads", options.threads);
+  if (options.cuda) return {};
+  return options.ranks == 1
+             ? fmt::format(", {} threads", options.threads)
+             : fmt::format(", {} ranks of {} threads at once", options.ranks, options.threads);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace phalanx {
 
 struct MeasurementOptions {
   int threads = 1;                                         // of a rank
+  int ranks = 1;                                           // that compute at the same time
   std::vector<DType> types = {DType::kF32, DType::kBF16};  // that runs store
   std::string matmul_precision = "auto";                   // of bf16
   std::optional<CudaPlace> cuda = {};                      // nothing: the processor

@@ -3,13 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <ctime>
+#include <latch>
 #include <limits>
+#include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/base/threads.h"
 #include "phalanx/ops/cases/device_timer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
 
@@ -57,37 +62,79 @@ struct Times {
   }
 };
 
+// A job with what it needs, of one rank.
+struct RankJob {
+  RankJob(const ops::Case& row, DType storage, Backend& backend, std::int64_t operand_bytes)
+      : operands("operands", operand_bytes),
+        workspace("workspace", kWorkspaceBytes),
+        context{.backend = backend, .workspace = workspace} {
+    ops::Operands builder(operands, storage, context);
+    job = row.build(builder);
+  }
+  void run() { job.run(context); }
+  const OpCost& cost() const { return job.cost; }
+
+  Arena operands;
+  Arena workspace;
+  Context context;
+  ops::Job job;
+};
+
+// The other ranks, which do the same until this is destroyed: they take their share of the memory's
+// rate, of caches and of the power.
+class Neighbours {
+ public:
+  Neighbours(const ops::Case& row, DType storage,
+             std::span<const std::unique_ptr<Backend>> backends, std::int64_t operand_bytes)
+      : are_ready_(static_cast<std::ptrdiff_t>(backends.size())) {
+    for (const std::unique_ptr<Backend>& backend : backends) {
+      threads_.push_back(start_thread([this, &row, storage, &backend, operand_bytes] {
+        RankJob job(row, storage, *backend, operand_bytes);
+        are_ready_.count_down();
+        while (!is_over_) job.run();
+      }));
+    }
+    are_ready_.wait();
+  }
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
+  ~Neighbours() { is_over_ = true; }
+
+ private:
+  std::latch are_ready_;
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::jthread> threads_;  // end before what they use
+};
+
 class ProcessorTimer final : public OpTimer {
  public:
-  ProcessorTimer(int threads, const cpu::ProductChoice& products, DType storage,
+  ProcessorTimer(const ProcessorRanks& ranks, const cpu::ProductChoice& products, DType storage,
                  std::int64_t operand_bytes)
-      : storage_(storage),
-        operand_bytes_(operand_bytes),
-        backend_(make_cpu_backend(threads, products.products)) {
+      : storage_(storage), operand_bytes_(operand_bytes) {
+    for (int rank = 0; rank < ranks.count; ++rank) {
+      backends_.push_back(make_cpu_backend(ranks.threads, products.products));
+    }
     place_.title = processor_name();
     if (place_.title.empty()) place_.title = "a processor";
     place_.products = products.name();
-    place_.cores = threads;
+    place_.cores = ranks.threads;
     place_.memory_bytes = physical_memory();
-    place_.cache_bytes = last_cache_bytes();
+    place_.cache_bytes = last_cache_bytes() / ranks.count;
   }
 
   const TimedPlace& place() const override { return place_; }
 
   TimedOp time(const ops::Case& row, double seconds, int fewest) override {
-    Arena operands("operands", operand_bytes_);
-    Arena workspace("workspace", kWorkspaceBytes);
-    Context context{.backend = *backend_, .workspace = workspace};
-    ops::Operands builder(operands, storage_, context);
-    const ops::Job job = row.build(builder);
-    job.run(context);
+    RankJob job(row, storage_, *backends_.front(), operand_bytes_);
+    const Neighbours neighbours(row, storage_, std::span(backends_).subspan(1), operand_bytes_);
+    job.run();
     Times times;
     const double begin = seconds_of(CLOCK_MONOTONIC);
     while (times.count < fewest || seconds_of(CLOCK_MONOTONIC) - begin < seconds) {
-      times.take([&] { job.run(context); });
+      times.take([&] { job.run(); });
     }
     const double taken = times.seconds();
-    return {.cost = job.cost,
+    return {.cost = job.cost(),
             .seconds = taken,
             .enqueue_seconds = taken,
             .is_disturbed = times.undisturbed.empty()};
@@ -96,7 +143,7 @@ class ProcessorTimer final : public OpTimer {
  private:
   DType storage_;
   std::int64_t operand_bytes_;
-  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<Backend>> backends_;  // by rank
   TimedPlace place_;
 };
 
@@ -128,9 +175,10 @@ class CudaTimer final : public OpTimer {
 
 }  // namespace
 
-std::unique_ptr<OpTimer> processor_timer(int threads, const cpu::ProductChoice& products,
-                                         DType storage, std::int64_t operand_bytes) {
-  return std::make_unique<ProcessorTimer>(threads, products, storage, operand_bytes);
+std::unique_ptr<OpTimer> processor_timer(const ProcessorRanks& ranks,
+                                         const cpu::ProductChoice& products, DType storage,
+                                         std::int64_t operand_bytes) {
+  return std::make_unique<ProcessorTimer>(ranks, products, storage, operand_bytes);
 }
 
 std::unique_ptr<OpTimer> device_timer(const CudaPlace& place, DType storage) {

@@ -37,9 +37,15 @@ class OpTimer {
   virtual TimedOp time(const ops::Case& row, double seconds, int fewest) = 0;
 };
 
-// Operands of a case may have so many bytes.
-std::unique_ptr<OpTimer> processor_timer(int threads, const cpu::ProductChoice& products,
-                                         DType storage, std::int64_t operand_bytes);
+// Ranks of a machine that compute at the same time, each with so many threads: one is timed.
+struct ProcessorRanks {
+  int count = 1;
+  int threads = 1;
+};
+// Operands of a case may have so many bytes, for each rank.
+std::unique_ptr<OpTimer> processor_timer(const ProcessorRanks& ranks,
+                                         const cpu::ProductChoice& products, DType storage,
+                                         std::int64_t operand_bytes);
 // UnavailableError without such a device.
 std::unique_ptr<OpTimer> device_timer(const CudaPlace& place, DType storage);
 
