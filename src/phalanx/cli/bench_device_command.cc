@@ -35,6 +35,7 @@ struct BenchDeviceFlags {
   std::string types = "all";
   std::string matmul_precision = "auto";
   std::string device = "cpu";
+  std::string shapes;
   bool quick = false;
   bool overwrite = false;
   bool json = false;
@@ -63,6 +64,12 @@ struct BenchDeviceFlags {
                .help = "Where ops run; the emulated device is for tests of programs",
                .choices = "cpu cuda cuda-emulated"},
               &device);
+    flags.add(
+        {.name = "--shapes",
+         .help = "Also what phalanx plan --write-shapes wrote: the products and the attention "
+                 "of a model's step",
+         .value_name = "FILE"},
+        &shapes);
     flags.add({.name = "--quick",
                .help = "Seconds instead of minutes: less is measured, and not as well"},
               &quick);
@@ -154,11 +161,15 @@ int run_bench_device(CommandIo& io, const Arguments& arguments) {
   flags.parse(with_long_names(arguments));
   check_file(values.output, values.overwrite);
 
+  const WantedShapes wanted =
+      values.shapes.empty() ? WantedShapes()
+                            : wanted_shapes_from_json(read_file(values.shapes), values.shapes);
   const auto signals = io.listen(kStopping);
   MeasurementOptions options{.threads = static_cast<int>(values.threads),
                              .types = values.storage(),
                              .matmul_precision = values.matmul_precision,
                              .cuda = cuda_place(values.device, kFirstDevice),
+                             .wanted = wanted,
                              .is_quick = values.quick};
   options.ranks = static_cast<int>(values.ranks);
   if (options.threads == 0) options.threads = std::max(1, usable_cores().count / options.ranks);

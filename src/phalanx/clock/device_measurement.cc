@@ -21,8 +21,11 @@ namespace phalanx {
 namespace {
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
-constexpr std::int64_t kOperandBytes = 1536 * kMebibyte;
-constexpr std::int64_t kQuickOperandBytes = 512 * kMebibyte;
+// Turns among 256 MiB: what a step reads has left a core's caches when it is read again.
+constexpr ProcessorMemory kMemory = {.operand_bytes = 1536 * kMebibyte,
+                                     .rotated_bytes = 256 * kMebibyte};
+constexpr ProcessorMemory kQuickMemory = {.operand_bytes = 512 * kMebibyte,
+                                          .rotated_bytes = 16 * kMebibyte};
 
 // A linear layer: y [rows, n] = x [rows, k] W^T.
 struct LayerSize {
@@ -122,7 +125,7 @@ std::unique_ptr<OpTimer> timer_of(const MeasurementOptions& options, DType stora
   if (options.cuda) return device_timer(*options.cuda, storage);
   return processor_timer({options.ranks, options.threads},
                          cpu::choose_products(options.matmul_precision, storage == DType::kBF16),
-                         storage, options.is_quick ? kQuickOperandBytes : kOperandBytes);
+                         storage, options.is_quick ? kQuickMemory : kMemory);
 }
 
 class Measurement {
@@ -144,16 +147,13 @@ class Measurement {
 
   void add_products(DeviceMeasurements& to) {
     for (const LayerSize& size : sizes_.layers) {
-      const auto add = [&](const char* op, std::int64_t m, std::int64_t n, std::int64_t k) {
-        if (options_.is_stopped()) return;
-        const TimedOp timed = time(product_case(op, size), sizes_.seconds);
-        to.products.push_back({{m, n, k, 1, product_type(storage_)}, timed.seconds});
-      };
-      options_.note(
-          fmt::format("products {} {}x{}x{}", name_of(storage_), size.rows, size.n, size.k));
-      add("linear_forward", size.rows, size.n, size.k);
-      add("linear_input_gradient", size.rows, size.k, size.n);
-      add("linear_weight_gradient", size.n, size.k, size.rows);
+      for (const char* const op :
+           {"linear_forward", "linear_input_gradient", "linear_weight_gradient"}) {
+        add_product(op, size, to);
+      }
+    }
+    for (const WantedProduct& wanted : options_.wanted.products) {
+      add_product(wanted.op, {wanted.rows, wanted.n, wanted.k}, to);
     }
   }
 
@@ -165,6 +165,9 @@ class Measurement {
     for (const ops::AttentionSize& size : sizes_.attention) {
       add_op(ops::attention_case("attention_forward", size), to);
       add_op(ops::attention_case("attention_backward", size), to);
+    }
+    for (const auto& [op, size] : options_.wanted.attention) {
+      add_op(ops::attention_case(op, size), to);
     }
   }
 
@@ -207,6 +210,14 @@ class Measurement {
     if (!sizes_.ops.empty()) return std::ranges::any_of(sizes_.ops, is_named);
     // Products have sizes of their own here.
     return row.op.find("linear") == std::string::npos && !is_named("unfused");
+  }
+
+  void add_product(const std::string& op, const LayerSize& size, DeviceMeasurements& to) {
+    if (options_.is_stopped()) return;
+    options_.note(fmt::format("{} {} {}x{}x{}", op, name_of(storage_), size.rows, size.n, size.k));
+    const TimedOp timed = time(product_case(op, size), sizes_.seconds);
+    const ProductShape& shape = timed.cost.product;
+    to.products.push_back({{shape.m, shape.n, shape.k, 1, product_type(storage_)}, timed.seconds});
   }
 
   void add_op(const ops::Case& row, DeviceMeasurements& to) {

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/dtype.h"
 #include "phalanx/clock/constant_fit.h"
+#include "phalanx/clock/wanted_shapes.h"
 #include "phalanx/ops/device_choice.h"
 
 namespace phalanx {
@@ -19,6 +20,7 @@ struct MeasurementOptions {
   std::vector<DType> types = {DType::kF32, DType::kBF16};  // that runs store
   std::string matmul_precision = "auto";                   // of bf16
   std::optional<CudaPlace> cuda = {};                      // nothing: the processor
+  WantedShapes wanted = {};                                // beside the usual ones
   bool is_quick =
       false;  // seconds instead of minutes: fewer and smaller shapes, each timed shortly
   // A line on what is measured next; between two, whether to end early.

@@ -42,10 +42,14 @@ struct ProcessorRanks {
   int count = 1;
   int threads = 1;
 };
-// Operands of a case may have so many bytes, for each rank.
+// Of each rank.
+struct ProcessorMemory {
+  std::int64_t operand_bytes = 0;  // that a case may have
+  std::int64_t rotated_bytes = 0;  // of copies of its operands between which calls take turns
+};
 std::unique_ptr<OpTimer> processor_timer(const ProcessorRanks& ranks,
                                          const cpu::ProductChoice& products, DType storage,
-                                         std::int64_t operand_bytes);
+                                         const ProcessorMemory& memory);
 // UnavailableError without such a device.
 std::unique_ptr<OpTimer> device_timer(const CudaPlace& place, DType storage);
 

@@ -101,6 +101,8 @@ CaseTable make_case_table();
 // "attention_backward", for timing.
 struct AttentionSize {
   std::int64_t rows, batch, heads, groups, head_size;
+
+  friend bool operator==(const AttentionSize&, const AttentionSize&) = default;
 };
 Case attention_case(const std::string& op, const AttentionSize& size);
 
