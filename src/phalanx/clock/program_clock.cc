@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "phalanx/base/error.h"
+#include "phalanx/pipeline/timekeeper.h"
 
 namespace phalanx {
 
@@ -58,7 +59,7 @@ struct Message {
   double received = kUnknown;  // when its receive began
   double seconds = 0.0;
   double start = kUnknown;
-  double done = kUnknown;
+  TimedEvent done;
   int sender = 0;
   int receiver = 0;
 };
@@ -70,7 +71,7 @@ struct Gathering {
   std::size_t missing = 0;
   double last = 0.0;  // when it starts: all have begun it, and their channels are free
   Cause cause = {};   // the rank for which that is the last, when it begins
-  double done = kUnknown;
+  TimedEvent done = {};
 };
 
 // A stretch of a rank's time.
@@ -85,17 +86,17 @@ struct Stretch {
 class Clock {
  public:
   Clock(const std::vector<ClockRank>& ranks, const Meetings& meetings, MessageStart start)
-      : ranks_(ranks), meetings_(meetings), start_(start), states_(ranks.size()) {
+      : ranks_(ranks),
+        meetings_(meetings),
+        start_(start),
+        timekeeper_(ranks.size()),
+        states_(ranks.size()) {
     gatherings_.resize(meetings.size());
     for (State& state : states_) state.counts.resize(meetings.size());
   }
 
   ClockedStep run() {
-    bool goes_on = true;
-    while (goes_on) {
-      goes_on = false;
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) goes_on |= advance(rank);
-    }
+    timekeeper_.run([this](std::size_t rank) { advance(rank); });
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       PHALANX_CHECK(is_done(rank), "rank {} of the pipeline waits for ever at action {}", rank,
                     states_[rank].action);
@@ -105,7 +106,6 @@ class Clock {
 
  private:
   struct State {
-    double now = 0.0;
     bool began = false;      // what comes before the program is done
     std::size_t action = 0;  // in the program
     std::size_t event = 0;   // in the action
@@ -123,13 +123,14 @@ class Clock {
     return states_[rank].began && states_[rank].action == ranks_[rank].actions.size();
   }
 
-  // Goes on until the rank waits for another one. Returns whether it did anything.
-  bool advance(std::size_t rank) {
+  double& now(std::size_t rank) { return timekeeper_.now(rank); }
+  double now(std::size_t rank) const { return timekeeper_.now(rank); }
+
+  // Goes on until the rank waits for another one.
+  void advance(std::size_t rank) {
     State& state = states_[rank];
-    bool moved = false;
     if (!state.began) {
-      moved |= run_events(rank, ranks_[rank].before);
-      if (state.event < ranks_[rank].before.size()) return moved;
+      if (!run_events(rank, ranks_[rank].before)) return;
       state.began = true;
       state.event = 0;
     }
@@ -137,17 +138,13 @@ class Clock {
       const Action& action = ranks_[rank].actions[state.action];
       const ClockAction& costs = ranks_[rank].distinct[ranks_[rank].numbers[state.action]];
       if (!state.entered) {
-        if (!enter(rank, action)) return moved;
+        if (!enter(rank, action)) return;
         state.entered = true;
-        state.entered_at = state.now;
+        state.entered_at = now(rank);
       }
-      const std::size_t first = state.event;
-      run_events(rank, costs.events);
-      if (state.event < costs.events.size()) return moved || state.event > first;
+      if (!run_events(rank, costs.events)) return;
       leave(rank, action, costs);
-      moved = true;
     }
-    return moved;
   }
 
   // Waits for what the action needs from other ranks; false while it is not there.
@@ -159,7 +156,7 @@ class Clock {
         return await_input(rank, action);
       case ActionKind::kReceive: {
         Message& message = message_of(static_cast<int>(rank), action);
-        message.received = states_[rank].now;
+        message.received = now(rank);
         message.receiver = static_cast<int>(rank);
         settle(message);
         return true;
@@ -175,7 +172,7 @@ class Clock {
     State& state = states_[rank];
     if (action.kind == ActionKind::kSend) {
       Message& message = message_of(action.peer, action);
-      message.sent = state.now;
+      message.sent = now(rank);
       message.sender = static_cast<int>(rank);
       message.receiver = action.peer;
       message.seconds = costs.message_seconds;
@@ -186,21 +183,19 @@ class Clock {
       expected_[{static_cast<int>(rank), action.payload, action.chunk, action.microbatch}] =
           &message_of(static_cast<int>(rank), action);
     }
-    if (const double late = state.entered_at + costs.host_seconds - state.now; late > 0.0) {
+    if (const double late = state.entered_at + costs.host_seconds - now(rank); late > 0.0) {
       spend(rank, TimePart::kHost, late);
     }
-    if (is_pass(action.kind)) state.passes.push_back({action, state.entered_at, state.now});
+    if (is_pass(action.kind)) state.passes.push_back({action, state.entered_at, now(rank)});
     ++state.action;
     state.event = 0;
     state.entered = false;
   }
 
-  // Runs events until one waits for another rank.
+  // Runs events until one waits for another rank. Returns whether none does.
   bool run_events(std::size_t rank, const std::vector<ClockEvent>& events) {
-    State& state = states_[rank];
-    const std::size_t first = state.event;
-    for (; state.event < events.size(); ++state.event) {
-      const ClockEvent& event = events[state.event];
+    for (std::size_t& at = states_[rank].event; at < events.size(); ++at) {
+      const ClockEvent& event = events[at];
       switch (event.kind) {
         case ClockEvent::Kind::kCompute:
           spend(rank, event.part, event.seconds);
@@ -209,19 +204,19 @@ class Clock {
           begin(rank, event);
           break;
         case ClockEvent::Kind::kAwait:
-          if (!await(rank, event)) return state.event > first;
+          if (!await(rank, event)) return false;
           break;
       }
     }
-    return state.event > first;
+    return true;
   }
 
   void spend(std::size_t rank, TimePart part, double seconds) {
     if (seconds <= 0.0) return;
     State& state = states_[rank];
     state.parts[static_cast<std::size_t>(part)] += seconds;
-    add_stretch(state, {state.now, state.now + seconds, state.action, std::nullopt, {}});
-    state.now += seconds;
+    add_stretch(state, {now(rank), now(rank) + seconds, state.action, std::nullopt, {}});
+    now(rank) += seconds;
   }
 
   // Work of one action that follows work of the same action is one stretch.
@@ -240,25 +235,25 @@ class Clock {
   // counts as traffic, the rest as a wait for the other rank's work.
   void wait_until(std::size_t rank, double time, TimePart part, double moves, Cause cause) {
     State& state = states_[rank];
-    const double wait = time - state.now;
+    const double wait = time - now(rank);
     if (wait <= kRounding * time) return;
     const double traffic = std::min(wait, moves);
     state.parts[static_cast<std::size_t>(part)] += traffic;
     state.parts[static_cast<std::size_t>(TimePart::kBubble)] += wait - traffic;
-    state.stretches.push_back({state.now, time, state.action, part, cause});
-    state.now = time;
+    state.stretches.push_back({now(rank), time, state.action, part, cause});
+    now(rank) = time;
   }
 
   void begin(std::size_t rank, const ClockEvent& event) {
     State& state = states_[rank];
-    Begun begun{.begin = state.now,
+    Begun begun{.begin = now(rank),
                 .seconds = event.seconds,
                 .slows = event.slows,
                 .part = event.part,
-                .cause = {static_cast<int>(rank), state.now},
+                .cause = {static_cast<int>(rank), now(rank)},
                 .meeting = event.meeting};
     double& free_at = state.free_at[event.channel];
-    const double start = std::max(state.now, free_at);
+    const double start = std::max(now(rank), free_at);
     if (event.meeting < 0) {
       begun.done = start + event.seconds;
       free_at = begun.done;
@@ -278,9 +273,17 @@ class Clock {
     Gathering& gathering = all[static_cast<std::size_t>(number)];
     if (start >= gathering.last) {
       gathering.last = start;
-      gathering.cause = {static_cast<int>(rank), states_[rank].now};
+      gathering.cause = {static_cast<int>(rank), now(rank)};
     }
-    if (--gathering.missing == 0) gathering.done = gathering.last + seconds;
+    if (--gathering.missing == 0) {
+      timekeeper_.happen(gathering.done, gathering.last + seconds);
+    }
+  }
+
+  // If not, the rank goes on when it has.
+  bool has_happened(std::size_t rank, TimedEvent& event) {
+    if (!event.has_happened()) timekeeper_.wait(rank, event);
+    return event.has_happened();
   }
 
   bool await(std::size_t rank, const ClockEvent& event) {
@@ -289,14 +292,14 @@ class Clock {
     if (found == state.begun.end()) return true;  // it began before this step
     Begun& begun = found->second;
     if (begun.meeting >= 0) {
-      const Gathering& gathering = gatherings_[static_cast<std::size_t>(begun.meeting)]
-                                              [static_cast<std::size_t>(begun.number)];
-      if (gathering.done == kUnknown) return false;
-      begun.done = gathering.done;
+      Gathering& gathering = gatherings_[static_cast<std::size_t>(begun.meeting)]
+                                        [static_cast<std::size_t>(begun.number)];
+      if (!has_happened(rank, gathering.done)) return false;
+      begun.done = gathering.done.time;
       begun.cause = gathering.cause;
     }
-    const double exposed = std::clamp(begun.done - state.now, 0.0, begun.seconds);
-    const double hidden = std::min(begun.seconds, state.now - begun.begin);
+    const double exposed = std::clamp(begun.done - now(rank), 0.0, begun.seconds);
+    const double hidden = std::min(begun.seconds, now(rank) - begun.begin);
     wait_until(rank, begun.done, begun.part, begun.seconds, begun.cause);
     // What is computed beside a message is slower.
     if (begun.slows > 0.0) {
@@ -312,7 +315,7 @@ class Clock {
 
   // Once it is known when a message starts.
   void settle(Message& message) {
-    if (message.sent == kUnknown || message.done != kUnknown) return;
+    if (message.sent == kUnknown || message.done.has_happened()) return;
     if (start_ == MessageStart::kRendezvous && message.received == kUnknown) return;
     double start = message.sent;
     if (start_ == MessageStart::kRendezvous) {
@@ -321,15 +324,15 @@ class Clock {
       free_at = start + message.seconds;
     }
     message.start = start;
-    message.done = start + message.seconds;
+    timekeeper_.happen(message.done, start + message.seconds);
   }
 
-  bool await_message(std::size_t rank, const Message& message) {
-    if (message.done == kUnknown) return false;
+  bool await_message(std::size_t rank, Message& message) {
+    if (!has_happened(rank, message.done)) return false;
     // It follows from the later of its send and its receive.
     const bool sender_is_late = message.received == kUnknown || message.sent >= message.received;
     const Cause cause = {sender_is_late ? message.sender : message.receiver, message.start};
-    wait_until(rank, message.done, TimePart::kPipeline, message.seconds, cause);
+    wait_until(rank, message.done.time, TimePart::kPipeline, message.seconds, cause);
     return true;
   }
 
@@ -348,13 +351,13 @@ class Clock {
     ClockedStep step;
     int last = 0;
     for (std::size_t rank = 0; rank < states_.size(); ++rank) {
-      if (states_[rank].now > step.seconds) last = static_cast<int>(rank);
-      step.seconds = std::max(step.seconds, states_[rank].now);
+      if (now(rank) > step.seconds) last = static_cast<int>(rank);
+      step.seconds = std::max(step.seconds, now(rank));
     }
-    for (const State& state : states_) {
-      step.parts.push_back(state.parts);
-      step.parts.back()[static_cast<std::size_t>(TimePart::kBubble)] += step.seconds - state.now;
-      step.timeline.push_back(state.passes);
+    for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+      step.parts.push_back(states_[rank].parts);
+      step.parts.back()[static_cast<std::size_t>(TimePart::kBubble)] += step.seconds - now(rank);
+      step.timeline.push_back(states_[rank].passes);
     }
     step.critical_path = critical_path(last);
     return step;
@@ -363,7 +366,7 @@ class Clock {
   // Back from the end of the step: a stretch follows from the one before it, a wait from its cause.
   std::vector<CriticalStep> critical_path(int rank) const {
     std::vector<CriticalStep> path;
-    double time = states_[static_cast<std::size_t>(rank)].now;
+    double time = now(static_cast<std::size_t>(rank));
     while (time > 0.0) {
       const State& state = states_[static_cast<std::size_t>(rank)];
       // The stretch that ends at this time, or in which it is.
@@ -408,10 +411,11 @@ class Clock {
   const std::vector<ClockRank>& ranks_;
   const Meetings& meetings_;
   MessageStart start_;
+  Timekeeper timekeeper_;
   std::vector<State> states_;
   std::map<MessageId, Message> messages_;
   // By receiver, payload, the chunk that reads and the microbatch: what a pass waits for.
-  std::map<std::tuple<int, Payload, int, int>, const Message*> expected_;
+  std::map<std::tuple<int, Payload, int, int>, Message*> expected_;
   std::map<std::pair<int, int>, double> links_;     // when they are free, by sender and receiver
   std::vector<std::vector<Gathering>> gatherings_;  // by meeting
 };

@@ -20,21 +20,6 @@ ClockEvent begin(int token, double seconds, TimePart part = TimePart::kTensor) {
 }
 ClockEvent await(int token) { return {.kind = ClockEvent::Kind::kAwait, .token = token}; }
 
-double seconds_of(const StageCosts& costs, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return costs.forward;
-    case ActionKind::kBackward:
-      return costs.backward();
-    case ActionKind::kBackwardInput:
-      return costs.backward_input;
-    case ActionKind::kBackwardWeight:
-      return costs.backward_weight;
-    default:
-      return 0.0;
-  }
-}
-
 // The programs of a schedule, whose passes cost what the simulator is told.
 std::vector<ClockRank> programs_of(const Schedule& schedule, const Costs& costs) {
   std::vector<ClockRank> ranks;
@@ -45,7 +30,7 @@ std::vector<ClockRank> programs_of(const Schedule& schedule, const Costs& costs)
       ClockAction cost;
       if (is_pass(action.kind)) {
         const int stage = schedule.placement.stage(rank, action.chunk);
-        cost.events.push_back(compute(seconds_of(costs.stage(stage), action.kind)));
+        cost.events.push_back(compute(costs.stage(stage).of(action.kind)));
       }
       if (action.kind == ActionKind::kSend) cost.message_seconds = costs.message();
       clocked.numbers.push_back(clocked.distinct.size());
