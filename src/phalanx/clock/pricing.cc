@@ -19,7 +19,8 @@ double moved(const OpCost& cost) {
 bool is_backward(std::string_view op) { return op.ends_with("backward"); }
 
 // Groups of experts have about equal rows, each a product of its own.
-double product_seconds(const DeviceDescription& device, const OpCost& cost) {
+double product_seconds(const DeviceDescription& device, const OpCost& cost,
+                       std::optional<ProductType> type) {
   const ProductShape& shape = cost.product;
   const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
   const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
@@ -27,7 +28,7 @@ double product_seconds(const DeviceDescription& device, const OpCost& cost) {
                                   .n = shape.n,
                                   .k = part(shape.k, shape.k_groups),
                                   .batch = shape.batch * groups,
-                                  .type = product_type(cost.dtype)});
+                                  .type = type.value_or(product_type(cost.dtype))});
 }
 
 // Scores, their softmax and the sum of values one after the other, with all scores in memory: two
@@ -80,8 +81,9 @@ TimePart part_of_group(std::string_view name) {
   return found == kGroups.end() ? TimePart::kData : found->second;
 }
 
-double op_seconds(const DeviceDescription& device, const OpCost& cost) {
-  if (is_product(cost)) return product_seconds(device, cost);
+double op_seconds(const DeviceDescription& device, const OpCost& cost,
+                  std::optional<ProductType> products) {
+  if (is_product(cost)) return product_seconds(device, cost, products);
   if (is_attention(cost)) return attention_seconds(device, cost);
   return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }
@@ -97,7 +99,13 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
     } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
       if (message->group->name == kPipelineGroup) {
         of_pipeline.insert(message->work);
-        if (kind == ActionKind::kSend) action.message_seconds += seconds_of(rank, *message);
+        if (kind != ActionKind::kSend) continue;
+        const double seconds = seconds_of(rank, *message);
+        if (rules_.sends_wait) {
+          action.events.push_back({.part = TimePart::kPipeline, .seconds = seconds});
+        } else {
+          action.message_seconds += seconds;
+        }
       } else {
         action.events.push_back(begin(rank, *message));
       }
@@ -107,7 +115,8 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
           {.kind = ClockEvent::Kind::kAwait, .token = static_cast<int>(awaited->work)});
     }
   }
-  action.host_seconds = static_cast<double>(ops) * machine_.device.host_op.value;
+  action.host_seconds =
+      static_cast<double>(ops) * rules_.host_op.value_or(machine_.device.host_op.value);
   return action;
 }
 
@@ -116,12 +125,22 @@ ClockEvent Pricing::compute(const OpCost& cost, ActionKind kind) const {
                         : is_product(cost)                 ? TimePart::kProducts
                         : is_attention(cost)               ? TimePart::kAttention
                                                            : TimePart::kMemory;
-  return {.part = part, .seconds = op_seconds(machine_.device, cost)};
+  const ProductShape& shape = cost.product;
+  const bool is_of_head =
+      rules_.head_columns > 0 && (shape.m == rules_.head_columns ||
+                                  shape.n == rules_.head_columns || shape.k == rules_.head_columns);
+  double seconds = op_seconds(machine_.device, cost,
+                              is_of_head ? std::optional<ProductType>() : rules_.products);
+  if (is_attention(cost) && !cost.name.starts_with("unfused")) seconds *= rules_.attention;
+  return {.part = part, .seconds = seconds};
 }
 
 ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
   const TimePart part = part_of_group(message.group->name);
   const ClusterDescription& cluster = machine_.cluster;
+  if (part == TimePart::kTensor && rules_.hides_tensor_in_part) {
+    return {.part = part, .seconds = cluster.x_tp.value * seconds_of(rank, message)};
+  }
   return {.kind = ClockEvent::Kind::kBegin,
           .part = part,
           .seconds = seconds_of(rank, message),
