@@ -100,11 +100,12 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
       if (message->group->name == kPipelineGroup) {
         of_pipeline.insert(message->work);
         if (kind != ActionKind::kSend) continue;
-        const double seconds = seconds_of(rank, *message);
+        const FlowCost cost = cost_of(rank, *message);
         if (rules_.sends_wait) {
-          action.events.push_back({.part = TimePart::kPipeline, .seconds = seconds});
+          action.events.push_back({.part = TimePart::kPipeline, .seconds = cost.seconds});
         } else {
-          action.message_seconds += seconds;
+          action.message = {action.message.seconds + cost.seconds,
+                            action.message.latency + cost.latency, cost.link};
         }
       } else {
         action.events.push_back(begin(rank, *message));
@@ -139,11 +140,11 @@ ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
   const TimePart part = part_of_group(message.group->name);
   const ClusterDescription& cluster = machine_.cluster;
   if (part == TimePart::kTensor && rules_.hides_tensor_in_part) {
-    return {.part = part, .seconds = cluster.x_tp.value * seconds_of(rank, message)};
+    return {.part = part, .seconds = cluster.x_tp.value * cost_of(rank, message).seconds};
   }
   return {.kind = ClockEvent::Kind::kBegin,
           .part = part,
-          .seconds = seconds_of(rank, message),
+          .cost = cost_of(rank, message),
           .token = static_cast<int>(message.work),
           .channel = static_cast<int>(part),
           .meeting = meeting_of(*message.group),
@@ -152,21 +153,26 @@ ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
                                              : 0.0};
 }
 
-double Pricing::seconds_of(int rank, const MessageBegun& message) const {
+FlowCost Pricing::cost_of(int rank, const MessageBegun& message) const {
   const ClusterDescription& cluster = machine_.cluster;
   const std::vector<int>& ranks = message.group->ranks;
   const int in_node = static_cast<int>(cluster.devices_per_node.value);
+  const auto cost = [&](double bytes, bool is_within_node, const auto& seconds) {
+    return FlowCost{seconds(bytes), seconds(0.0),
+                    is_within_node ? LinkKind::kDevice : LinkKind::kCards};
+  };
+  const auto bytes = static_cast<double>(message.bytes);
   if (message.op == "send" || message.op == "receive") {
     const int peer = ranks.at(static_cast<std::size_t>(message.peer));
-    return message_seconds(cluster, static_cast<double>(message.bytes),
-                           rank / in_node == peer / in_node);
+    const bool is_within_node = rank / in_node == peer / in_node;
+    return cost(bytes, is_within_node,
+                [&](double moved) { return message_seconds(cluster, moved, is_within_node); });
   }
-  if (message.op == "barrier") return 0.0;
+  if (message.op == "barrier") return {};
   const CollectiveKind kind = collective_kind(message.op);
-  const int size = static_cast<int>(ranks.size());
-  return collective_seconds(cluster, kind,
-                            whole_bytes(kind, static_cast<double>(message.bytes), size),
-                            place_of(ranks, in_node));
+  const GroupPlace place = place_of(ranks, in_node);
+  return cost(whole_bytes(kind, bytes, place.ranks), place.nodes() == 1,
+              [&](double moved) { return collective_seconds(cluster, kind, moved, place); });
 }
 
 int Pricing::meeting_of(const MessageGroup& group) {

@@ -53,7 +53,7 @@ class Pricing {
  private:
   ClockEvent compute(const OpCost& cost, ActionKind kind) const;
   ClockEvent begin(int rank, const MessageBegun& message);
-  double seconds_of(int rank, const MessageBegun& message) const;
+  FlowCost cost_of(int rank, const MessageBegun& message) const;
   int meeting_of(const MessageGroup& group);
 
   const Machine& machine_;

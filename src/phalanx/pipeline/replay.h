@@ -46,7 +46,7 @@ class Replay {
   // and each after those that it reads from. Returns whether all lists were completed.
   template <typename OnPass>
   bool run(OnPass on_pass) {
-    timekeeper_.run([&](std::size_t rank) { run_rank(rank, on_pass); });
+    timekeeper_.run([&](std::size_t rank, double /*time*/) { run_rank(rank, on_pass); });
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (position(rank) < schedule_.ranks[rank].size()) return false;
     }

@@ -30,23 +30,29 @@ class Timekeeper {
   explicit Timekeeper(std::size_t workers, Order order = Order::kAny)
       : order_(order), clocks_(workers) {
     ready_.reserve(workers);
-    for (std::size_t worker = workers; worker-- > 0;) be_ready(worker, 0.0);
+    for (std::size_t worker = workers; worker-- > 0;) call_at(worker, 0.0);
   }
 
   // A worker's clock. It may be set forward while the worker goes on.
   double& now(std::size_t worker) { return clocks_[worker].now; }
   double now(std::size_t worker) const { return clocks_[worker].now; }
 
-  // Calls go_on(worker) for each, and again after each wait, until nobody is ready. A worker that
-  // still waits then does so for ever.
+  // Calls go_on(worker, time) for each at time 0, and again after each wait, until nobody is ready.
+  // A worker that still waits then does so for ever.
   template <typename GoOn>
   void run(GoOn go_on) {
     while (!ready_.empty()) {
       if (order_ == Order::kByTime) std::ranges::pop_heap(ready_, comes_after);
-      const std::size_t worker = ready_.back().worker;
+      const Ready ready = ready_.back();
       ready_.pop_back();
-      go_on(worker);
+      go_on(ready.worker, ready.time);
     }
+  }
+
+  // Has the worker called at this time, without an event.
+  void call_at(std::size_t worker, double time) {
+    ready_.push_back({time, worker});
+    if (order_ == Order::kByTime) std::ranges::push_heap(ready_, comes_after);
   }
 
   // The worker is called again when the event has happened, and must return until then.
@@ -58,7 +64,7 @@ class Timekeeper {
     event.time = time;
     for (int waiting = event.waiting; waiting != TimedEvent::kNobody;) {
       const auto worker = static_cast<std::size_t>(waiting);
-      be_ready(worker, std::max(clocks_[worker].now, time));
+      call_at(worker, std::max(clocks_[worker].now, time));
       waiting = clocks_[worker].next_waiting;
     }
     event.waiting = TimedEvent::kNobody;
@@ -75,11 +81,6 @@ class Timekeeper {
   };
   static bool comes_after(const Ready& a, const Ready& b) {
     return a.time > b.time || (a.time == b.time && a.worker > b.worker);
-  }
-
-  void be_ready(std::size_t worker, double time) {
-    ready_.push_back({time, worker});
-    if (order_ == Order::kByTime) std::ranges::push_heap(ready_, comes_after);
   }
 
   Order order_;

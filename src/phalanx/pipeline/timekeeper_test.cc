@@ -18,7 +18,7 @@ TEST(Timekeeper, AWorkerIsCalledAgainWhenItsEventHasHappened) {
     Timekeeper timekeeper(3, order);
     TimedEvent event;
     std::vector<int> calls(3, 0);
-    timekeeper.run([&](std::size_t worker) {
+    timekeeper.run([&](std::size_t worker, double /*time*/) {
       ++calls[worker];
       if (worker == 2) {
         timekeeper.happen(event, 5.0);
@@ -35,7 +35,7 @@ TEST(Timekeeper, WhatNeverHappensIsWaitedForForEver) {
   Timekeeper timekeeper(2);
   TimedEvent event;
   int calls = 0;
-  timekeeper.run([&](std::size_t worker) {
+  timekeeper.run([&](std::size_t worker, double /*time*/) {
     ++calls;
     timekeeper.wait(worker, event);
   });
@@ -47,21 +47,30 @@ TEST(Timekeeper, TheEarliestGoesOnFirst) {
   Timekeeper timekeeper(3, Timekeeper::Order::kByTime);
   std::vector<TimedEvent> events(2);
   Calls calls;
-  timekeeper.run([&](std::size_t worker) {
+  timekeeper.run([&](std::size_t worker, double time) {
+    calls.emplace_back(worker, time);
     if (worker == 2) {
-      // The worker whose event is later was ready before.
       timekeeper.happen(events[0], 9.0);
       timekeeper.happen(events[1], 4.0);
-      return;
-    }
-    if (!events[worker].has_happened()) {
+    } else if (!events[worker].has_happened()) {
       timekeeper.now(worker) = 5.0;
-      return timekeeper.wait(worker, events[worker]);
+      timekeeper.wait(worker, events[worker]);
     }
-    calls.emplace_back(worker, timekeeper.now(worker));
   });
-  // A clock does not go back.
-  EXPECT_THAT(calls, ElementsAre(std::pair(1, 5.0), std::pair(0, 5.0)));
+  // A clock does not go back: nobody is called before its own.
+  EXPECT_THAT(calls, ElementsAre(std::pair(0, 0.0), std::pair(1, 0.0), std::pair(2, 0.0),
+                                 std::pair(1, 5.0), std::pair(0, 9.0)));
+}
+
+TEST(Timekeeper, AWorkerIsCalledWhenItAskedFor) {
+  Timekeeper timekeeper(2, Timekeeper::Order::kByTime);
+  Calls calls;
+  timekeeper.run([&](std::size_t worker, double time) {
+    calls.emplace_back(worker, time);
+    if (time == 0.0) timekeeper.call_at(worker, worker == 0 ? 3.0 : 2.0);
+  });
+  EXPECT_THAT(calls, ElementsAre(std::pair(0, 0.0), std::pair(1, 0.0), std::pair(1, 2.0),
+                                 std::pair(0, 3.0)));
 }
 
 }  // namespace
