@@ -23,6 +23,10 @@ std::vector<std::string> shipped_cluster_names();
 DeviceDescription shipped_device(std::string_view name);
 ClusterDescription shipped_cluster(std::string_view name);
 
+// A shipped device, or a file with a section `device`. ConfigError if there is neither, DataError
+// as DescriptionReader.
+DeviceDescription device_of(const std::string& name_or_file);
+
 // A name, or a file with a section `cluster` or `device` (ranks of one machine, which copy in its
 // memory: that is assumed, not measured). A cluster's file names its device as --cluster does: a
 // shipped one, or a file beside it. ConfigError or InputMissingError if there is neither, DataError
