@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -24,13 +25,17 @@ namespace {
 constexpr const char* kStopping =
     "SIGINT: stopping behind the op that runs, nothing is written; press Ctrl-C again to end at "
     "once\n";
+constexpr int kFirstDevice = 0;
 constexpr int kEndedBySignal = 128;  // plus the signal's number, as in shells
 
 struct BenchDeviceFlags {
   std::string output;
   std::int64_t threads = 0;
+  std::int64_t ranks = 1;
   std::string types = "all";
   std::string matmul_precision = "auto";
+  std::string device = "cpu";
+  std::string shapes;
   bool quick = false;
   bool overwrite = false;
   bool json = false;
@@ -41,14 +46,30 @@ struct BenchDeviceFlags {
                .value_name = "FILE"},
               &output);
     flags.add({.name = "--threads",
-               .help = "Threads that compute, those of a rank (0: all usable cores)",
+               .help = "Threads that compute, those of a rank (0: its share of the usable cores)",
                .range = from_to(0, 1024)},
               &threads);
+    flags.add(
+        {.name = "--ranks",
+         .help = "Ranks of this machine that compute at the same time: they share its memory; "
+                 "of a CUDA device one alone is measured",
+         .range = from_to(1, 1024)},
+        &ranks);
     flags.add({.name = "--types", .help = "What runs store", .choices = "all f32 bf16"}, &types);
     flags.add({.name = "--matmul-precision",
                .help = "The products of bf16, as of pretrain",
                .choices = "auto fp32 bf16 amx2"},
               &matmul_precision);
+    flags.add({.name = "--device",
+               .help = "Where ops run; the emulated device is for tests of programs",
+               .choices = "cpu cuda cuda-emulated"},
+              &device);
+    flags.add(
+        {.name = "--shapes",
+         .help = "Also what phalanx plan --write-shapes wrote: the products and the attention "
+                 "of a model's step",
+         .value_name = "FILE"},
+        &shapes);
     flags.add({.name = "--quick",
                .help = "Seconds instead of minutes: less is measured, and not as well"},
               &quick);
@@ -66,19 +87,23 @@ struct BenchDeviceFlags {
   }
 };
 
-// Single ops are in the file.
-bool is_shown(const NamedQuantity& number) { return !number.key.starts_with("op_rate_"); }
+// Single ops and shapes are in the file.
+bool is_shown(const NamedQuantity& number) {
+  return std::ranges::none_of(std::array{"op_rate_", "product_factor_", "attention_share_"},
+                              [&](const char* prefix) { return number.key.starts_with(prefix); });
+}
 
 std::string text_of(const FittedDevice& fit, const std::string& output) {
   std::string text = fmt::format("{}\n\n", fit.device.title);
   for (const NamedQuantity& number : quantities_of(fit.device)) {
     if (is_shown(number)) text += fmt::format("{:<24} {:.4g}\n", number.key, number.quantity.value);
   }
-  return text + fmt::format(
-                    "\nproducts are predicted within {:.1f} %, memory within {:.1f} % (root "
-                    "mean squares); {} single ops have their own rates\n{}\n",
-                    100 * fit.product_error, 100 * fit.memory_error, fit.device.op_rates.size(),
-                    output);
+  return text +
+         fmt::format(
+             "\nthe formula of products is {:.1f} % off, that of memory {:.1f} % (root mean "
+             "squares); {} single ops have their own rates, {} products their own factors\n{}\n",
+             100 * fit.product_error, 100 * fit.memory_error, fit.device.op_rates.size(),
+             fit.device.measured_products.size(), output);
 }
 
 std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& fit,
@@ -101,6 +126,7 @@ std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& 
                                 {"n", product.n},
                                 {"k", product.k},
                                 {"seconds", point.seconds},
+                                {"formula", formula_seconds(fit.device, product)},
                                 {"predicted", product_seconds(fit.device, product)}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -127,22 +153,33 @@ Arguments with_long_names(Arguments arguments) {
 
 int run_bench_device(CommandIo& io, const Arguments& arguments) {
   BenchDeviceFlags values;
-  FlagSet flags("phalanx bench device",
-                "Measures products, attention, memory and every other op on this processor, and "
-                "writes what predictions of a step's time need of it.");
+  FlagSet flags(
+      "phalanx bench device",
+      "Measures products, attention, memory and every other op on this processor or a CUDA "
+      "device, and writes what predictions of a step's time need of it.");
   values.add_to(flags);
   flags.parse(with_long_names(arguments));
   check_file(values.output, values.overwrite);
 
+  const WantedShapes wanted =
+      values.shapes.empty() ? WantedShapes()
+                            : wanted_shapes_from_json(read_file(values.shapes), values.shapes);
   const auto signals = io.listen(kStopping);
   MeasurementOptions options{.threads = static_cast<int>(values.threads),
                              .types = values.storage(),
                              .matmul_precision = values.matmul_precision,
+                             .cuda = cuda_place(values.device, kFirstDevice),
+                             .wanted = wanted,
                              .is_quick = values.quick};
-  if (options.threads == 0) options.threads = usable_cores().count;
+  options.ranks = static_cast<int>(values.ranks);
+  if (options.threads == 0) options.threads = std::max(1, usable_cores().count / options.ranks);
+  if (options.cuda && options.ranks > 1) {
+    throw UsageError("--ranks {}: of a CUDA device one rank is measured: leave out --ranks",
+                     options.ranks);
+  }
   options.note = [](const std::string& what) { log_info("{}", what); };
   options.is_stopped = [&] { return signals->received() != 0; };
-  DeviceMeasurements measurements = measure_processor(options);
+  DeviceMeasurements measurements = measure_ops(options);
   if (signals->received() != 0) {
     log_line(LogLevel::kError, "phalanx bench: stopped; nothing was written");
     return kEndedBySignal + signals->received();

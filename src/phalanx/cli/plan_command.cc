@@ -29,6 +29,7 @@
 #include "phalanx/planner/context_timeline.h"
 #include "phalanx/planner/memory_bars.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/step_shapes.h"
 #include "phalanx/planner/step_timeline.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
@@ -87,6 +88,7 @@ struct PlanCall {
   std::string compare;
   std::string timeline;
   std::string context_timeline;
+  std::string shapes;
   TimeFlags time;
   Notes notes;
   std::string yaml;  // --print-yaml: the call itself
@@ -166,6 +168,12 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
              .value_name = "FILE"},
             &call.context_timeline);
   call.time.add_to(flags);
+  flags.add({.name = "--write-shapes",
+             .help = "The products and the attention of a step are written to this file, for "
+                     "phalanx bench device --shapes",
+             .value_name = "FILE",
+             .excludes = "--compare"},
+            &call.shapes);
   flags.add({.name = "--world-size",
              .aliases = "--nproc",
              .help = "Ranks to plan for; they need not fit on this machine",
@@ -297,7 +305,8 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
 void check_files(const PlanCall& call) {
   const std::array files = {std::pair("--svg", &call.svg), std::pair("--timeline", &call.timeline),
                             std::pair("--step-timeline", &call.time.step_timeline),
-                            std::pair("--context-timeline", &call.context_timeline)};
+                            std::pair("--context-timeline", &call.context_timeline),
+                            std::pair("--write-shapes", &call.shapes)};
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].second->empty() || *files[i].second != *files[j].second) continue;
@@ -354,6 +363,7 @@ int plan(CommandIo& io, const NamedFamily& named) {
                fmt::format("Attention of a layer on {} ranks, --cp-comm-type {}",
                            layout.context_parallel_size, fmt::join(layout.cp_comm_type, " "))));
   }
+  if (!call.shapes.empty()) write_file_durably(call.shapes, to_json(step_shapes(plan)));
   const auto listed = call.all_ranks ? ListedRanks::kAll : ListedRanks::kAsManyAsReadable;
   std::optional<StepPrediction> prediction;
   if (call.time.given()) {

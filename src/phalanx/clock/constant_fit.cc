@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "phalanx/base/error.h"
 #include "phalanx/clock/pattern_search.h"
@@ -176,6 +177,11 @@ void set_op_rates(DeviceDescription& device, const DeviceMeasurements& measureme
   }
 }
 
+// Of the peak, by this pass.
+double share_of(const DeviceDescription& device, const AttentionPoint& point) {
+  return std::clamp(point.flops / point.seconds / device.peak(point.pass.type), kLeastShare, 1.0);
+}
+
 // The geometric mean of the shares of the peak; nothing if no point counts.
 std::optional<Quantity> attention_share(const DeviceDescription& device,
                                         const DeviceMeasurements& measurements, bool is_backward,
@@ -183,9 +189,8 @@ std::optional<Quantity> attention_share(const DeviceDescription& device,
   double sum = 0.0;
   int count = 0;
   for (const AttentionPoint& point : measurements.attention) {
-    if (point.is_backward != is_backward || (type && point.type != *type)) continue;
-    const double reached = std::max(point.seconds - measurements.smallest_op, 1e-3 * point.seconds);
-    sum += std::log(point.flops / reached / device.peak(point.type));
+    if (point.pass.is_backward != is_backward || (type && point.pass.type != *type)) continue;
+    sum += std::log(share_of(device, point));
     ++count;
   }
   if (count == 0) return {};
@@ -207,6 +212,48 @@ void set_attention(DeviceDescription& device, const DeviceMeasurements& measurem
   }
 }
 
+// Several points of a shape, such as the passes of a square layer, become one.
+class MeanOfPoints {
+ public:
+  void add(double value) {
+    log_ += std::log(value);
+    ++count_;
+  }
+  Quantity quantity(const std::string& source) const {
+    return measured(std::exp(log_ / count_), source);
+  }
+
+ private:
+  double log_ = 0.0;
+  int count_ = 0;
+};
+
+// What every shape took beyond the formula.
+void set_measured_shapes(DeviceDescription& device, const DeviceMeasurements& measurements) {
+  using Shape = std::tuple<ProductType, std::int64_t, std::int64_t, std::int64_t>;
+  std::map<Shape, MeanOfPoints> products;
+  for (const ProductPoint& point : measurements.products) {
+    const MatrixProduct& product = point.product;
+    products[{product.type, product.m, product.n, product.k}].add(
+        std::exp(-log_error(device, point)));
+  }
+  for (const auto& [shape, mean] : products) {
+    const auto& [type, m, n, k] = shape;
+    device.measured_products.push_back({{m, n, k, 1, type}, mean.quantity(measurements.source)});
+  }
+  using Pass = std::tuple<ProductType, bool, std::int64_t, std::int64_t>;
+  std::map<Pass, MeanOfPoints> passes;
+  for (const AttentionPoint& point : measurements.attention) {
+    const AttentionPass& pass = point.pass;
+    passes[{pass.type, pass.is_backward, pass.head_size, pass.keys}].add(share_of(device, point));
+  }
+  for (const auto& [shape, mean] : passes) {
+    const auto& [type, is_backward, head_size, keys] = shape;
+    device.measured_attention.push_back(
+        {{type, is_backward, head_size, keys}, mean.quantity(measurements.source)});
+  }
+}
+
 }  // namespace
 
 FittedDevice fitted_device(const DeviceMeasurements& measurements) {
@@ -217,7 +264,7 @@ FittedDevice fitted_device(const DeviceMeasurements& measurements) {
   device.cores = measured(measurements.cores, measurements.source);
   device.memory_bytes =
       measured(static_cast<double>(measurements.memory_bytes), measurements.source);
-  device.host_op = measured(measurements.smallest_op, measurements.source);
+  device.host_op = measured(measurements.host_op, measurements.source);
   if (measurements.cache_bytes > 0) {
     device.cache_bytes =
         measured(static_cast<double>(measurements.cache_bytes), measurements.source);
@@ -230,6 +277,7 @@ FittedDevice fitted_device(const DeviceMeasurements& measurements) {
   device.e_tile = measured(device.e_tile.value, measurements.source);
   set_op_rates(device, measurements);
   set_attention(device, measurements);
+  set_measured_shapes(device, measurements);
   return fit;
 }
 

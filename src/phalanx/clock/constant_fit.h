@@ -21,9 +21,8 @@ struct MemoryPoint {
   double seconds = 0.0;
 };
 struct AttentionPoint {
-  ProductType type = ProductType::kF32;
+  AttentionPass pass;
   double flops = 0.0;  // of this pass
-  bool is_backward = false;
   double seconds = 0.0;
 };
 // One op of a run; the rate of a key is that of all its points together.
@@ -44,7 +43,8 @@ struct DeviceMeasurements {
   std::vector<MemoryPoint> memory = {};  // of ops on arrays larger than the caches
   std::vector<OpPoint> ops = {};
   std::vector<AttentionPoint> attention = {};
-  double smallest_op = 0.0;  // seconds of an op of one element
+  double smallest_op = 0.0;  // seconds of an op of one element,
+  double host_op = 0.0;      // and in which the host enqueues it
   // How many ops were timed, and of how many no repetition was without others on the core.
   int jobs = 0;
   int disturbed_jobs = 0;
@@ -59,7 +59,8 @@ struct FittedDevice {
 
 // A description that predicts the measurements. Peaks and memory_rate are the best that was
 // measured, or what the fit says of endless products, if that is more. Points of dimensions that
-// are no multiples of 64 set the factors unaligned_64 and unaligned_8, all others the rest.
+// are no multiples of 64 set the factors unaligned_64 and unaligned_8, all others the rest. Every
+// shape keeps what it took beyond the formula.
 // ConfigError if a type has fewer than three products, or if there is nothing of memory or
 // attention.
 FittedDevice fitted_device(const DeviceMeasurements& measurements);

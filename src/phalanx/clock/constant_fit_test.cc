@@ -40,11 +40,11 @@ DeviceMeasurements measurements_of(const DeviceDescription& device) {
     points.memory.push_back({bytes, memory_seconds(device, bytes)});
   }
   for (const ProductType type : {ProductType::kF32, ProductType::kBF16}) {
-    points.attention.push_back(
-        {type, 1e12, false, attention_forward_seconds(device, type, 1e12, 0) + points.smallest_op});
-    points.attention.push_back(
-        {type, 2.5e12, true,
-         attention_backward_seconds(device, type, 1e12, 0) + points.smallest_op});
+    for (const bool is_backward : {false, true}) {
+      const AttentionPass pass{type, is_backward, 64, 1024};
+      points.attention.push_back(
+          {pass, is_backward ? 2.5e12 : 1e12, attention_seconds(device, pass, 1e12, 0)});
+    }
   }
   points.ops = {{"copy_f32", 1e8, 1e-3 + points.smallest_op},
                 {"copy_f32", 3e8, 1e-3 + points.smallest_op}};

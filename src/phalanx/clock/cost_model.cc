@@ -43,27 +43,9 @@ double alignment_factor(const DeviceDescription& device, const MatrixProduct& pr
   return are_multiples(8) ? device.unaligned_64.value : device.unaligned_8.value;
 }
 
-double attention_seconds(const DeviceDescription& device, ProductType type, double flops,
-                         bool is_backward, double bytes) {
-  return std::max({flops / (device.peak(type) * device.attention_share(type, is_backward)),
-                   bytes / device.memory_rate.value, device.kernel_floor.value});
-}
-
 }  // namespace
 
-double MatrixProduct::flops() const {
-  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
-         static_cast<double>(batch);
-}
-
-double MatrixProduct::bytes() const {
-  const auto operand = static_cast<double>(size_of(type));
-  const double result = type == ProductType::kFP8 ? 2.0 : operand;
-  const auto read = static_cast<double>(m * k + k * n);
-  return static_cast<double>(batch) * (read * operand + static_cast<double>(m * n) * result);
-}
-
-double product_seconds(const DeviceDescription& device, const MatrixProduct& product) {
+double formula_seconds(const DeviceDescription& device, const MatrixProduct& product) {
   if (product.m <= 0 || product.n <= 0 || product.k <= 0 || product.batch <= 0) return 0.0;
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
@@ -73,6 +55,11 @@ double product_seconds(const DeviceDescription& device, const MatrixProduct& pro
   }
   return std::max({best * alignment_factor(device, product),
                    product.bytes() / device.memory_rate.value, device.kernel_floor.value});
+}
+
+double product_seconds(const DeviceDescription& device, const MatrixProduct& product) {
+  const double seconds = formula_seconds(device, product);
+  return seconds > 0.0 ? seconds * product_factor(device.measured_products, product) : 0.0;
 }
 
 double memory_seconds(const DeviceDescription& device, double bytes) {
@@ -89,14 +76,13 @@ double op_seconds(const DeviceDescription& device, std::string_view op, DType dt
   return bytes / rate + device.kernel_floor.value;
 }
 
-double attention_forward_seconds(const DeviceDescription& device, ProductType type, double flops,
-                                 double bytes) {
-  return attention_seconds(device, type, flops, false, bytes);
-}
-
-double attention_backward_seconds(const DeviceDescription& device, ProductType type,
-                                  double forward_flops, double bytes) {
-  return attention_seconds(device, type, kAttentionBackwardFlops * forward_flops, true, bytes);
+double attention_seconds(const DeviceDescription& device, const AttentionPass& pass,
+                         double forward_flops, double bytes) {
+  const double flops = pass.is_backward ? kAttentionBackwardFlops * forward_flops : forward_flops;
+  const double share = attention_share(device.measured_attention, pass,
+                                       device.attention_share(pass.type, pass.is_backward));
+  return std::max({flops / (device.peak(pass.type) * share), bytes / device.memory_rate.value,
+                   device.kernel_floor.value});
 }
 
 double optimizer_seconds(const DeviceDescription& device, double parameters) {

@@ -11,26 +11,14 @@
 
 namespace phalanx {
 
-// C [m, n] = A [m, k] B [k, n], `batch` times.
-struct MatrixProduct {
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t batch = 1;
-  ProductType type = ProductType::kBF16;
-
-  // 2 m n k batch.
-  double flops() const;
-  // Both operands and the result once, in the type; of fp8 the result is in 16 bits.
-  double bytes() const;
-};
-
 inline constexpr int kMostSplits = 8;  // of k
 
 // Tiles of 256 x 128, 128 x 256, 128 x 128, 128 x 64 or 64 x 64 on all cores, k cut into 1 to 8
 // parts; the fastest counts. Never less than bytes() / memory_rate, nor than kernel_floor. 0 if
-// nothing is multiplied.
+// nothing is multiplied. Times product_factor() of what was measured.
 double product_seconds(const DeviceDescription& device, const MatrixProduct& product);
+// The same without what was measured.
+double formula_seconds(const DeviceDescription& device, const MatrixProduct& product);
 
 // An op that moves so many bytes and computes little: bytes / (memory_rate e_bw) + kernel_floor.
 double memory_seconds(const DeviceDescription& device, double bytes);
@@ -38,13 +26,11 @@ double memory_seconds(const DeviceDescription& device, double bytes);
 // cache_bytes no op moves them faster than the first.
 double op_seconds(const DeviceDescription& device, std::string_view op, DType dtype, double bytes);
 
-// Fused attention of so many useful FLOPs (of a causal mask half of the square: 2 s^2 h a sample
-// and layer). `bytes`: queries, keys, values and outputs.
-double attention_forward_seconds(const DeviceDescription& device, ProductType type, double flops,
-                                 double bytes);
-// Its backward pass: 2.5 times the forward FLOPs, which are what is given here, too.
-double attention_backward_seconds(const DeviceDescription& device, ProductType type,
-                                  double forward_flops, double bytes);
+// Fused attention of so many useful FLOPs of a forward pass (of a causal mask half of the square:
+// 2 s^2 h a sample and layer); a backward pass has 2.5 times as many. `bytes`: queries, keys,
+// values and outputs.
+double attention_seconds(const DeviceDescription& device, const AttentionPass& pass,
+                         double forward_flops, double bytes);
 inline constexpr double kAttentionBackwardFlops = 2.5;  // of the forward pass
 
 // The optimizer's update of parameters in fp32, with two moments: 40 bytes for each that the rank

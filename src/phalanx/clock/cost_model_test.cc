@@ -150,18 +150,22 @@ TEST(OpSeconds, UseTheOpsOwnRateWhereThereIsOne) {
 TEST(AttentionSeconds, OfATypeMayHaveTheirOwnShare) {
   DeviceDescription device = four_cores();
   device.product(ProductType::kBF16).attention_forward = measured(0.25, "t");
-  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 4e9, 0), 4e-3);
-  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kFP8, 4e9, 0), 1e-3);
-  EXPECT_DOUBLE_EQ(attention_backward_seconds(device, ProductType::kBF16, 4e9, 0), 6.25e-3);
+  const auto seconds = [&](ProductType type, bool is_backward) {
+    return attention_seconds(device, {type, is_backward}, 4e9, 0);
+  };
+  EXPECT_DOUBLE_EQ(seconds(ProductType::kBF16, false), 4e-3);
+  EXPECT_DOUBLE_EQ(seconds(ProductType::kFP8, false), 1e-3);
+  EXPECT_DOUBLE_EQ(seconds(ProductType::kBF16, true), 6.25e-3);
 }
 
 TEST(AttentionSeconds, AreUsefulOperationsAtAShareOfThePeak) {
   const DeviceDescription device = four_cores();
-  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 4e9, 0), 2e-3);
-  EXPECT_DOUBLE_EQ(attention_backward_seconds(device, ProductType::kBF16, 4e9, 0),
-                   2.5 * 4e9 / (4e12 * 0.4));
-  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 4e9, 5e9), 5e-3);
-  EXPECT_DOUBLE_EQ(attention_forward_seconds(device, ProductType::kBF16, 0, 0), 1e-6);
+  const AttentionPass forward{ProductType::kBF16, false};
+  const AttentionPass backward{ProductType::kBF16, true};
+  EXPECT_DOUBLE_EQ(attention_seconds(device, forward, 4e9, 0), 2e-3);
+  EXPECT_DOUBLE_EQ(attention_seconds(device, backward, 4e9, 0), 2.5 * 4e9 / (4e12 * 0.4));
+  EXPECT_DOUBLE_EQ(attention_seconds(device, forward, 4e9, 5e9), 5e-3);
+  EXPECT_DOUBLE_EQ(attention_seconds(device, forward, 0, 0), 1e-6);
 }
 
 TEST(ScaleFactor, GrowsWithEachDoubling) {

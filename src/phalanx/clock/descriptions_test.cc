@@ -118,6 +118,26 @@ TEST(Descriptions, OpsAndTypesMayHaveTheirOwnRates) {
   EXPECT_EQ(read.attention_share(ProductType::kBF16, false), device.attention_forward.value);
 }
 
+TEST(Descriptions, ShapesMayHaveBeenMeasured) {
+  DeviceDescription device = shipped_device("h100");
+  device.measured_products = {{{8192, 768, 3072, 1, ProductType::kBF16}, measured(1.25, "t")}};
+  device.measured_attention = {{{ProductType::kF32, true, 64, 1024}, measured(0.1, "t")}};
+  const std::string yaml = yaml_of(device);
+  DeviceDescription read = device_of(yaml);
+  read.name = device.name;
+  EXPECT_EQ(read, device) << yaml;
+  EXPECT_EQ(read.measured_products.front().product.k, 3072);
+  EXPECT_TRUE(read.measured_attention.front().pass.is_backward);
+  for (const char* const wrong :
+       {"product_factor_bf16_8192x768", "product_factor_int8_1x1x1", "product_factor_bf16_1x1x1x1",
+        "product_factor_bf16_0x1x1", "attention_share_sideways_bf16_64x1024",
+        "attention_share_forward_bf16", "attention_share_forward_bf16_64x1024k"}) {
+    EXPECT_THAT(error_of<DataError>([&] { device_of(with(yaml, wrong, "0.5")); }),
+                AllOf(HasSubstr(wrong), HasSubstr("such as")))
+        << wrong;
+  }
+}
+
 // The example of docs/planning.md.
 TEST(Descriptions, ThePagesExampleIsOne) {
   std::ifstream page(source_path("docs/planning.md"));

@@ -15,6 +15,16 @@ constexpr std::string_view kHeading = "device";
 template <typename Device>
 using ProductRateOf = std::conditional_t<std::is_const_v<Device>, const ProductRate, ProductRate>;
 
+constexpr Bounds kMeasuredFactor = {.least = 1e-3, .most = 1e3, .slows = true};
+
+template <typename File, typename Measured>
+void visit_measured(File& file, std::string_view prefix, const std::string& name,
+                    Measured& measured, const Bounds& bounds) {
+  std::map<std::string, Quantity> quantities = named(measured);
+  file.quantities(prefix, quantities, bounds);
+  if constexpr (!std::is_const_v<Measured>) set_named(quantities, name, measured);
+}
+
 // The keys of the file, for a reader and for a writer.
 template <typename File, typename Device>
 void visit(File& file, Device& device) {
@@ -47,6 +57,8 @@ void visit(File& file, Device& device) {
   }
   file.optional_quantity("cache_bytes", device.cache_bytes, kBytes);
   file.quantities("op_rate_", device.op_rates, kRate);
+  visit_measured(file, "product_factor_", device.name, device.measured_products, kMeasuredFactor);
+  visit_measured(file, "attention_share_", device.name, device.measured_attention, kShare);
 }
 
 const Quantity& known(const std::optional<Quantity>& quantity, std::string_view key,
@@ -61,24 +73,6 @@ const Quantity& known(const std::optional<Quantity>& quantity, std::string_view 
 }
 
 }  // namespace
-
-std::string_view name_of(ProductType type) {
-  constexpr std::array<std::string_view, kProductTypes.size()> kNames = {"f32", "tf32", "f16",
-                                                                         "bf16", "fp8"};
-  return kNames.at(static_cast<std::size_t>(type));
-}
-
-std::int64_t size_of(ProductType type) {
-  constexpr std::array<std::int64_t, kProductTypes.size()> kSizes = {4, 4, 2, 2, 1};
-  return kSizes.at(static_cast<std::size_t>(type));
-}
-
-ProductType product_type(DType dtype) {
-  PHALANX_CHECK(is_floating(dtype), "no products of {}", name_of(dtype));
-  if (dtype == DType::kBF16) return ProductType::kBF16;
-  if (dtype == DType::kF16) return ProductType::kF16;
-  return ProductType::kF32;
-}
 
 double DeviceDescription::peak(ProductType type) const {
   return known(product(type).peak, "peak", type, *this).value;

@@ -11,23 +11,12 @@
 #include <vector>
 
 #include "phalanx/base/dtype.h"
+#include "phalanx/clock/measured_shapes.h"
 #include "phalanx/clock/quantity.h"
 
 namespace phalanx {
 
 struct YamlContents;
-
-// What a matrix product multiplies. f32 is without tensor cores' shorter mantissas, tf32 with them.
-enum class ProductType : std::uint8_t { kF32, kTF32, kF16, kBF16, kFP8 };
-inline constexpr std::array kProductTypes = {ProductType::kF32, ProductType::kTF32,
-                                             ProductType::kF16, ProductType::kBF16,
-                                             ProductType::kFP8};
-// "f32", "tf32", "f16", "bf16", "fp8".
-std::string_view name_of(ProductType type);
-// Bytes of an operand's element in memory.
-std::int64_t size_of(ProductType type);
-// The product of tensors of this type; f64 counts as f32, integers are no products (InternalError).
-ProductType product_type(DType dtype);
 
 struct ProductRate {
   std::optional<Quantity> peak = {};  // FLOP/s of the device, dense
@@ -62,6 +51,9 @@ struct DeviceDescription {
   std::optional<Quantity> cache_bytes = {};
   // Bytes/s of single ops, in place of memory_rate e_bw; by op_rate_key().
   std::map<std::string, Quantity> op_rates = {};
+  // Shapes that were measured.
+  std::vector<MeasuredProduct> measured_products = {};
+  std::vector<MeasuredAttention> measured_attention = {};
 
   const ProductRate& product(ProductType type) const {
     return products.at(static_cast<std::size_t>(type));
@@ -71,6 +63,7 @@ struct DeviceDescription {
   // type.
   double peak(ProductType type) const;
   double e_gemm(ProductType type) const;
+  // Of attention of the type, whatever its sizes.
   double attention_share(ProductType type, bool is_backward) const;
 
   friend bool operator==(const DeviceDescription& a, const DeviceDescription& b);

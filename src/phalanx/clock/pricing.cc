@@ -55,10 +55,9 @@ double attention_seconds(const DeviceDescription& device, const OpCost& cost) {
   const double forward_flops = 4.0 * static_cast<double>(shape.batch * shape.heads) *
                                static_cast<double>(shape.queries * shape.keys) *
                                static_cast<double>(shape.head_size) * shape.seen;
-  const ProductType type = product_type(cost.dtype);
-  return is_backward(cost.name)
-             ? attention_backward_seconds(device, type, forward_flops, moved(cost))
-             : attention_forward_seconds(device, type, forward_flops, moved(cost));
+  return attention_seconds(
+      device, {product_type(cost.dtype), is_backward(cost.name), shape.head_size, shape.keys},
+      forward_flops, moved(cost));
 }
 
 bool is_product(const OpCost& cost) { return cost.product.batch > 0; }

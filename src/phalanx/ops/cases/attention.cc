@@ -453,6 +453,20 @@ const MergeSpec kMerged[] = {{1, 1, 1, 1},      {5, 1, 1, 64},   {65, 2, 3, 17},
 
 }  // namespace
 
+Case attention_case(const std::string& op, const AttentionSize& size) {
+  const Spec spec{.sq = size.rows,
+                  .sk = size.rows,
+                  .b = size.batch,
+                  .heads = size.heads,
+                  .groups = size.groups,
+                  .d = size.head_size,
+                  .mask = kCausal,
+                  .rows = Rows::kKnown,
+                  .layout = Layout::kGroups};
+  return op == "attention_forward" ? case_of(op, attention_name(spec), kTimedTypes, forward, spec)
+                                   : case_of(op, attention_name(spec), kTimedTypes, backward, spec);
+}
+
 void add_attention_cases(CaseTable& table) {
   using Build = Job (*)(Operands&, const Spec&);
   constexpr std::pair<const char*, Build> kOps[] = {

@@ -97,6 +97,15 @@ struct CaseTable {
 
 CaseTable make_case_table();
 
+// Fused causal attention of a training step, of any size: op "attention_forward" or
+// "attention_backward", for timing.
+struct AttentionSize {
+  std::int64_t rows, batch, heads, groups, head_size;
+
+  friend bool operator==(const AttentionSize&, const AttentionSize&) = default;
+};
+Case attention_case(const std::string& op, const AttentionSize& size);
+
 // One function per family, in the file of its name.
 void add_linear_cases(CaseTable& table);
 void add_grouped_linear_cases(CaseTable& table);
