@@ -15,11 +15,6 @@
 namespace phalanx {
 
 void TimeFlags::add_to(FlagSet& flags) {
-  flags.add({.name = "--cluster",
-             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
-                     "another shipped one, or a file with its description",
-             .value_name = "NAME|FILE"},
-            &cluster);
   flags.add({.name = "--step-timeline",
              .help = "When each rank of a pipeline is predicted to do its passes: a picture "
                      "(.svg), text (.txt) or a trace for Perfetto and Chrome (.json)",

@@ -9,7 +9,7 @@
 namespace phalanx {
 
 struct TimeFlags {
-  std::string cluster;
+  std::string cluster;  // --cluster, which is a flag of runs, too
   std::string step_timeline;
   double tokens = 0.0;
 

@@ -79,6 +79,13 @@ DeviceDescription device_of(const std::string& name_or_file) {
   return device_from_yaml(contents, name_or_file);
 }
 
+Machine Machine::with(DeviceDescription other) const {
+  ClusterDescription described = is_device_alone ? one_machine(other) : cluster;
+  return {.device = std::move(other),
+          .cluster = std::move(described),
+          .is_device_alone = is_device_alone};
+}
+
 Machine machine_of(const std::string& name_or_file) {
   if (has(shipped_cluster_names(), name_or_file)) {
     ClusterDescription cluster = shipped_cluster(name_or_file);
@@ -100,7 +107,7 @@ Machine machine_of(const std::string& name_or_file) {
   if (has_heading(contents, "device")) {
     DeviceDescription device = device_from_yaml(contents, name_or_file);
     ClusterDescription cluster = one_machine(device);
-    return {.device = std::move(device), .cluster = std::move(cluster)};
+    return {.device = std::move(device), .cluster = std::move(cluster), .is_device_alone = true};
   }
   throw DataError("{}: it has neither a section `cluster:` nor `device:`", name_or_file);
 }

@@ -13,6 +13,11 @@ namespace phalanx {
 struct Machine {
   DeviceDescription device;
   ClusterDescription cluster;
+  // The cluster follows from the device: its ranks are of one machine.
+  bool is_device_alone = false;
+
+  // The same with another device.
+  Machine with(DeviceDescription other) const;
 };
 
 // What is shipped: a100-40, a100-80, h100, h200, b200, and clusters of them. The name of a device

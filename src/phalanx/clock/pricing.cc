@@ -18,16 +18,8 @@ double moved(const OpCost& cost) {
 
 bool is_backward(std::string_view op) { return op.ends_with("backward"); }
 
-// Groups of experts have about equal rows, each a product of its own.
 double product_seconds(const DeviceDescription& device, const OpCost& cost) {
-  const ProductShape& shape = cost.product;
-  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
-  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
-  return product_seconds(device, {.m = part(shape.m, shape.m_groups),
-                                  .n = shape.n,
-                                  .k = part(shape.k, shape.k_groups),
-                                  .batch = shape.batch * groups,
-                                  .type = product_type(cost.dtype)});
+  return product_seconds(device, *product_of(cost));
 }
 
 // Scores, their softmax and the sum of values one after the other, with all scores in memory: two
@@ -78,6 +70,18 @@ TimePart part_of_group(std::string_view name) {
        {"sharing", TimePart::kPipeline}}};
   const auto* const found = std::ranges::find(kGroups, name, &decltype(kGroups)::value_type::first);
   return found == kGroups.end() ? TimePart::kData : found->second;
+}
+
+std::optional<MatrixProduct> product_of(const OpCost& cost) {
+  if (!is_product(cost)) return {};
+  const ProductShape& shape = cost.product;
+  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
+  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
+  return MatrixProduct{.m = part(shape.m, shape.m_groups),
+                       .n = shape.n,
+                       .k = part(shape.k, shape.k_groups),
+                       .batch = shape.batch * groups,
+                       .type = product_type(cost.dtype)};
 }
 
 double op_seconds(const DeviceDescription& device, const OpCost& cost) {

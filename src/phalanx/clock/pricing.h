@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -45,6 +46,9 @@ class Pricing {
   std::map<std::pair<std::string, std::set<int>>, int> numbers_;
   Meetings meetings_;
 };
+
+// Of an op that is one. Groups of experts have about equal rows, each a product of its own.
+std::optional<MatrixProduct> product_of(const OpCost& cost);
 
 // Seconds of an op: a product or attention by its shape, anything else by what it moves.
 double op_seconds(const DeviceDescription& device, const OpCost& cost);

@@ -10,6 +10,7 @@
 #include "phalanx/clock/machine.h"
 #include "phalanx/clock/program_clock.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/prediction_basis.h"
 
 namespace phalanx {
 
@@ -30,8 +31,7 @@ struct StepPrediction {
   std::vector<int> world_ranks = {};  // by rank of the pipeline
   Timeline timeline = {};             // of its passes, in seconds
   bool leaves_out_files = false;      // states lie in files, and their transfers are not predicted
-  // The numbers of the description that are assumed.
-  std::vector<std::string> assumed = {};
+  PredictionBasis basis = {};
 };
 
 // Of a usual step of the plan's run. ConfigError where the description lacks what the run needs,
@@ -41,7 +41,7 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine);
 // The value of "time" in the plan's JSON: {"seconds", "low", "high", "tokens_per_second", "mfu",
 // "price", "breakdown": {"products", "attention", "memory", "exposed": {"tp", "cp", "ep", "pp",
 // "dp"}, "bubble", "optimizer", "host", "disk"}, "critical_path": [{"rank", "action", "waits_for",
-// "seconds"}]}.
+// "seconds"}], "origins": {"data-sheet": ["peak_bf16", ...], ...}, "unlike_measured": [...]}.
 std::string to_json(const StepPrediction& prediction);
 // The lines for people. `tokens`, where given: how long and how dear training with so many is.
 std::string to_text(const StepPrediction& prediction, std::optional<double> tokens = std::nullopt);
