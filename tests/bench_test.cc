@@ -65,6 +65,16 @@ TEST_F(BenchTest, RefusesWithOneLine) {
   expect_error("bench device -o file", 78, "--output file: is there already");
   expect_error("bench device -o file --overwrite --types f64", 78, "--types");
   expect_error("bench device -o no/device.yaml", 73, "there is no directory no");
+  expect_error("bench cluster --device h100 -o c.yaml", 78,
+               "between two ranks or more: give --nproc");
+  expect_error("bench cluster --nproc 2 --device h100", 64, "-o cluster.yaml");
+  expect_error("bench cluster --nproc 2 -o c.yaml", 64, "phalanx bench device -o device.yaml");
+  expect_error("bench cluster --nproc 2 --device none -o c.yaml", 78, "device none is neither");
+  expect_error("bench cluster --nproc 2 --device file -o c.yaml", 65, "no section `device:`");
+  expect_error("bench cluster --nproc 2 --device h100 -o file", 78, "--output file: is there");
+  expect_error("bench cluster --nproc 2 --device h100 -o no/c.yaml", 73, "no directory no");
+  expect_error("bench cluster --nproc 2 --device h100 -o /proc/c.yaml", 73, "/proc/c.yaml");
+  EXPECT_FALSE(is_there("c.yaml"));
   EXPECT_THAT(read("file"), IsEmpty());
 }
 
@@ -141,6 +151,41 @@ TEST_F(BenchTest, AnInterruptedDeviceIsNotDescribed) {
   EXPECT_EQ(output.status, 130) << output.err;
   EXPECT_THAT(output.err, HasSubstr("nothing was written"));
   EXPECT_FALSE(is_there("device.yaml"));
+}
+
+TEST_F(BenchTest, AClusterIsMeasuredBetweenThreadsAndBetweenProcesses) {
+  std::filesystem::create_directories(directory_ / "there");
+  write("device.yaml", yaml_of(shipped_device("h100")));
+  const Json bench =
+      run_json("bench cluster --nproc 3 --device device.yaml -o there/cluster.yaml --quick --json");
+  const Machine machine = machine_of((directory_ / "there" / "cluster.yaml").string());
+  const ClusterDescription& cluster = machine.cluster;
+  EXPECT_EQ(cluster.device, "../device.yaml");
+  EXPECT_EQ(cluster.devices_per_node.value, 3);
+  EXPECT_EQ(cluster.measured_ranks.size(), 2U);
+  EXPECT_EQ(cluster.link.value, bench.at("numbers").at("link"));
+  EXPECT_EQ(cluster.link.origin, Origin::kMeasured);
+  EXPECT_THAT(cluster.link.source, HasSubstr("phalanx bench cluster on "));
+  EXPECT_EQ(bench.at("defaults"), Json({"card_rate", "ib_alpha", "ib_e", "p2p_e"}));
+  EXPECT_EQ(cluster.card_rate.origin, Origin::kDefault);
+  for (const Json& point : bench.at("collectives")) EXPECT_GT(point.at("predicted"), 0);
+
+  const ProgramOutput processes =
+      run("launch --nproc-per-node 2 bench cluster --device h100 -o two.yaml --quick --json");
+  EXPECT_EQ(processes.status, 0) << processes.err;
+  EXPECT_THAT(machine_of((directory_ / "two.yaml").string()).cluster.link.source,
+              HasSubstr("1 host of 2 processes"));
+}
+
+TEST_F(BenchTest, AnInterruptedClusterIsNotDescribed) {
+  const ProgramOutput output =
+      run_between("", "bench cluster --nproc 2 --device h100 -o cluster.yaml",
+                  "& program=$!\n"
+                  "while kill -0 $program && ! grep -q 'messages between' stderr; do :; done\n"
+                  "kill -INT $program; wait $program");
+  EXPECT_EQ(output.status, 130) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("nothing was written"));
+  EXPECT_FALSE(is_there("cluster.yaml"));
 }
 
 #ifdef PHALANX_BENCH

@@ -201,6 +201,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
       },
       [&] {
         settle(flags, call);
+        call.time.cluster = config.run.cluster;
         // As a run does when it has opened the checkpoint.
         config.lora.has_base = config.lora.rank > 0 && !(config.run.load.empty() &&
                                                          config.run.pretrained_checkpoint.empty());

@@ -24,11 +24,6 @@ ProductType product_type_named(const std::string& name) {
 }  // namespace
 
 void TimeFlags::add_to(FlagSet& flags) {
-  flags.add({.name = "--cluster",
-             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
-                     "another shipped one, or a file with its description",
-             .value_name = "NAME|FILE"},
-            &cluster);
   flags.add({.name = "--stack",
              .help = "How long a step takes that other software does, which hides other traffic "
                      "and moves other bytes; not given: Phalanx's own",

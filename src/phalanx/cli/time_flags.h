@@ -9,7 +9,7 @@
 namespace phalanx {
 
 struct TimeFlags {
-  std::string cluster;
+  std::string cluster;  // --cluster, which is a flag of runs, too
   std::string stack;
   std::string products_type;
   std::string step_timeline;

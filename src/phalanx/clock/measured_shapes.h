@@ -60,6 +60,10 @@ struct MeasuredAttention {
   Quantity share;
 };
 
+// From a product to the nearest that was measured in its type: doublings of m, n, k and batch, the
+// root of the sum of their squares. Infinite where there is none.
+double doublings_to_measured(const std::vector<MeasuredProduct>& measured,
+                             const MatrixProduct& product);
 // By how much the formula's time of a product is multiplied: the mean of the measured factors, on a
 // logarithmic scale, each by its distance d in doublings of m, n, k and batch with the weight
 // 1 / d^4; the formula itself, a factor of 1, is in it as if it were two doublings away.

@@ -18,19 +18,6 @@ double moved(const OpCost& cost) {
 
 bool is_backward(std::string_view op) { return op.ends_with("backward"); }
 
-// Groups of experts have about equal rows, each a product of its own.
-double product_seconds(const DeviceDescription& device, const OpCost& cost,
-                       std::optional<ProductType> type) {
-  const ProductShape& shape = cost.product;
-  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
-  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
-  return product_seconds(device, {.m = part(shape.m, shape.m_groups),
-                                  .n = shape.n,
-                                  .k = part(shape.k, shape.k_groups),
-                                  .batch = shape.batch * groups,
-                                  .type = type.value_or(product_type(cost.dtype))});
-}
-
 // Scores, their softmax and the sum of values one after the other, with all scores in memory: two
 // products a head, and passes over the scores; backward twice the products and more passes.
 double unfused_attention_seconds(const DeviceDescription& device, const OpCost& cost) {
@@ -81,9 +68,21 @@ TimePart part_of_group(std::string_view name) {
   return found == kGroups.end() ? TimePart::kData : found->second;
 }
 
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type) {
+  if (!is_product(cost)) return {};
+  const ProductShape& shape = cost.product;
+  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
+  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
+  return MatrixProduct{.m = part(shape.m, shape.m_groups),
+                       .n = shape.n,
+                       .k = part(shape.k, shape.k_groups),
+                       .batch = shape.batch * groups,
+                       .type = type.value_or(product_type(cost.dtype))};
+}
+
 double op_seconds(const DeviceDescription& device, const OpCost& cost,
                   std::optional<ProductType> products) {
-  if (is_product(cost)) return product_seconds(device, cost, products);
+  if (const auto product = product_of(cost, products)) return product_seconds(device, *product);
   if (is_attention(cost)) return attention_seconds(device, cost);
   return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }

@@ -63,6 +63,10 @@ class Pricing {
   Meetings meetings_;
 };
 
+// Of an op that is one. Groups of experts have about equal rows, each a product of its own. `type`,
+// where given, is what it multiplies instead of its tensors' type.
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type = {});
+
 // Seconds of an op: a product or attention by its shape, anything else by what it moves. Products
 // may be of another type than their tensors.
 double op_seconds(const DeviceDescription& device, const OpCost& cost,

@@ -62,16 +62,6 @@ ProductType product_type_of(const ModelConfig& model) {
   return model.fp16 ? ProductType::kF16 : ProductType::kF32;
 }
 
-std::vector<std::string> assumed_numbers(const Machine& machine) {
-  std::vector<std::string> names;
-  for (const auto& list : {quantities_of(machine.device), quantities_of(machine.cluster)}) {
-    for (const NamedQuantity& number : list) {
-      if (number.quantity.origin == Origin::kDefault) names.push_back(number.key);
-    }
-  }
-  return names;
-}
-
 double part(const StepPrediction& prediction, TimePart which) {
   return prediction.parts.at(static_cast<std::size_t>(which));
 }
@@ -127,7 +117,7 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
       .world_ranks = ranks,
       .timeline = step.timeline,
       .leaves_out_files = plan.disk.has_value(),
-      .assumed = assumed_numbers(machine)};
+      .basis = basis_of(traces, machine)};
   const double iterations = programs.usual.iterations;
   const auto scaled = [&](const Machine& described) {
     return scale_factor(described.cluster.scale_loss.value, prediction.devices) / iterations;
@@ -199,6 +189,9 @@ std::string to_json(const StepPrediction& prediction) {
   json["price"] = prediction.price ? Json(*prediction.price) : Json(nullptr);
   json["breakdown"] = breakdown;
   json["critical_path"] = std::move(path);
+  json["origins"] = Json::object();
+  for (const auto& [origin, keys] : prediction.basis.keys) json["origins"][name_of(origin)] = keys;
+  json["unlike_measured"] = prediction.basis.unlike_measured;
   return json.dump();
 }
 
@@ -231,12 +224,7 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
     text += '\n';
   }
   if (prediction.leaves_out_files) text += "  without the transfers to and from files\n";
-  if (!prediction.assumed.empty()) {
-    text += "  assumed, not measured:";
-    for (const std::string& name : prediction.assumed) text += ' ' + name;
-    text += '\n';
-  }
-  return text;
+  return text + to_text(prediction.basis);
 }
 
 }  // namespace phalanx

@@ -10,6 +10,7 @@
 #include "phalanx/clock/machine.h"
 #include "phalanx/clock/program_clock.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/prediction_basis.h"
 #include "phalanx/planner/software_stack.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/rehearsal/rank_trace.h"
@@ -34,8 +35,7 @@ struct StepPrediction {
   std::vector<int> world_ranks = {};  // by rank of the pipeline
   Timeline timeline = {};             // of its passes, in seconds
   bool leaves_out_files = false;      // states lie in files, and their transfers are not predicted
-  // The numbers of the description that are assumed.
-  std::vector<std::string> assumed = {};
+  PredictionBasis basis = {};
 };
 
 // What the ranks of the first pipeline do in a usual step; the others do the same at the same
@@ -65,7 +65,8 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traces,
 // The value of "time" in the plan's JSON: {"stack", "seconds", "low", "high", "tokens_per_second",
 // "mfu", "price", "breakdown": {"products", "attention", "memory", "exposed": {"tp", "cp", "ep",
 // "pp", "dp"}, "bubble", "optimizer", "host", "disk"}, "critical_path": [{"rank", "action",
-// "waits_for", "seconds"}]}.
+// "waits_for", "seconds"}], "origins": {"data-sheet": ["peak_bf16", ...], ...}, "unlike_measured":
+// [...]}.
 std::string to_json(const StepPrediction& prediction);
 // The lines for people. `tokens`, where given: how long and how dear training with so many is.
 std::string to_text(const StepPrediction& prediction, std::optional<double> tokens = std::nullopt);
