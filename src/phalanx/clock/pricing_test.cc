@@ -81,5 +81,59 @@ TEST(Pricing, TheStepsOpsAreTheOptimizersAndCostTheHost) {
   EXPECT_EQ(pricing.priced(0, events, ActionKind::kForward).events.front().part, TimePart::kMemory);
 }
 
+// Rules, where a step is another software's.
+ClockAction priced_with(const PricingRules& rules, const TraceEvent& event, ActionKind kind) {
+  const Machine machine = machine_of("h100");
+  Pricing pricing(
+      machine, [](int rank) { return rank / 2; }, rules);
+  return pricing.priced(0, std::vector<TraceEvent>{event, Awaited{1}}, kind);
+}
+
+TEST(PricingRules, MessagesThatAreNotHiddenAsTheProgramHasThem) {
+  const TraceEvent send = begun("pp", {0, 8}, "send", 1 << 30, 1);
+  const double own = priced_with({}, send, ActionKind::kSend).message_seconds;
+  const ClockAction waits = priced_with({.sends_wait = true}, send, ActionKind::kSend);
+  EXPECT_EQ(waits.message_seconds, 0.0);
+  ASSERT_EQ(waits.events.size(), 1U);
+  EXPECT_EQ(waits.events[0].part, TimePart::kPipeline);
+  EXPECT_DOUBLE_EQ(waits.events[0].seconds, own);
+
+  const TraceEvent sum = begun("tp", {0, 1}, "all_reduce", 1 << 30);
+  const ClockEvent begin = priced_with({}, sum, ActionKind::kForward).events[0];
+  EXPECT_EQ(begin.kind, ClockEvent::Kind::kBegin);
+  const ClockEvent part =
+      priced_with({.hides_tensor_in_part = true}, sum, ActionKind::kForward).events[0];
+  EXPECT_EQ(part.kind, ClockEvent::Kind::kCompute);
+  EXPECT_EQ(part.part, TimePart::kTensor);
+  EXPECT_DOUBLE_EQ(part.seconds, machine_of("h100").cluster.x_tp.value * begin.seconds);
+}
+
+TEST(PricingRules, OpsOfAnotherTypeOrKernel) {
+  const OpRun product{.cost = {.name = "linear_forward",
+                               .dtype = DType::kBF16,
+                               .product = {.m = 8192, .n = 4096, .k = 4096, .batch = 1}}};
+  const OpRun attention{.cost = {.name = "attention_forward",
+                                 .dtype = DType::kBF16,
+                                 .attention = {.batch = 1,
+                                               .heads = 32,
+                                               .queries = 8192,
+                                               .keys = 8192,
+                                               .head_size = 128,
+                                               .seen = 0.5}}};
+  const auto seconds = [](const PricingRules& rules, const OpRun& run) {
+    return priced_with(rules, run, ActionKind::kForward).events[0].seconds;
+  };
+  const DeviceDescription device = machine_of("h100").device;
+  const PricingRules in_8_bits = {.products = ProductType::kFP8};
+  EXPECT_DOUBLE_EQ(seconds(in_8_bits, product),
+                   product_seconds(device, {8192, 4096, 4096, 1, ProductType::kFP8}));
+  EXPECT_EQ(seconds({.products = ProductType::kFP8, .head_columns = 8192}, product),
+            seconds({}, product));
+  EXPECT_EQ(seconds(in_8_bits, attention), seconds({}, attention));
+  EXPECT_DOUBLE_EQ(seconds({.attention = 2.0}, attention), 2.0 * seconds({}, attention));
+  EXPECT_EQ(seconds({.attention = 2.0}, product), seconds({}, product));
+  EXPECT_EQ(priced_with({.host_op = 1e-3}, product, ActionKind::kForward).host_seconds, 1e-3);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -93,7 +93,7 @@ ClusterDescription jean_zay(std::string name, std::string title) {
       node_of_eight(std::move(name), std::move(title), "a100-80", sheet, 300);
   cluster.card_rate = data_sheet(50 * kGigabyte, sheet);
   cluster.nv_e = fitted(0.72, 0.68, 0.76, steps);
-  cluster.ib_e = fitted(0.27, 0.2, 0.3, "predictions of " + std::string(steps));
+  cluster.ib_e = fitted(0.24, 0.2, 0.3, "predictions of " + std::string(steps));
   cluster.p2p_e = fitted(0.175, 0.17, 0.18, steps);
   return cluster;
 }
@@ -108,7 +108,7 @@ ClusterDescription jeanzay_old() {
   cluster.nv_e =
       assumed(0.60, 0.40, 0.76, "less than later; what made steps longer is not published");
   cluster.ib_e =
-      assumed(0.175, 0.1, 0.27, "less than later; what made steps longer is not published");
+      assumed(0.175, 0.1, 0.24, "less than later; what made steps longer is not published");
   return cluster;
 }
 

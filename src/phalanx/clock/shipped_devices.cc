@@ -64,12 +64,12 @@ DeviceDescription a100() {
   set_rates(device, ProductType::kF32, 19.5, kA100Sheet,
             assumed(0.85, 0.7, 0.95, "products without tensor cores, not measured here"));
   set_rates(device, ProductType::kTF32, 156, kA100Sheet, assumed(0.77, 0.6, 0.85, "as bf16"));
-  set_rates(device, ProductType::kF16, 312, kA100Sheet, fitted(0.788, kA100Products));
-  set_rates(device, ProductType::kBF16, 312, kA100Sheet, fitted(0.788, kA100Products));
+  set_rates(device, ProductType::kF16, 312, kA100Sheet, fitted(0.822, kA100Products));
+  set_rates(device, ProductType::kBF16, 312, kA100Sheet, fitted(0.822, kA100Products));
   device.cores = data_sheet(108, kA100Sheet);
-  device.k0 = fitted(258, kA100Steps);
+  device.k0 = fitted(400, kA100Products);
   device.e_tile = fitted(0.65, kA100Steps);
-  device.e_bw = fitted(0.82, kA100Steps);
+  device.e_bw = fitted(0.86, kA100Products);
   device.attention_forward =
       assumed(0.58, 0.5, 0.73, "FlashAttention-2 (arXiv 2307.08691): 50 to 73 % of the peak");
   device.attention_backward = assumed(0.46, 0.4, 0.63, "0.8 of the forward rate");

@@ -37,9 +37,13 @@ struct SoftwareStack {
   double logit_bytes = 0.0;
   // Moved for each gradient and microbatch where products do not add to the sum themselves.
   double accumulation_bytes = 0.0;
-  double gradient_bytes = 4.0;    // of a gradient in messages
-  double optimizer_bytes = 30.0;  // moved for each parameter that is updated
-  double attention = 1.0;         // fused attention takes so many times as long
+  double gradient_bytes = 4.0;       // of a gradient in messages
+  double bf16_gradient_bytes = 4.0;  // the same, where weights are bf16
+  double optimizer_bytes = 30.0;     // moved for each parameter that is updated
+  // Fused attention takes so many times as long as the device's shares say: on devices without
+  // products of 8 bits (A100), and with them (H100).
+  double attention = 1.0;
+  double attention_with_fp8 = 1.0;
   double host_op =
       0.0;  // seconds of the host for what is an op of Phalanx; 0: as the device has it
 };

@@ -44,14 +44,16 @@ ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
   return clock_programs(ranks, pricing.meetings());
 }
 
-PricingRules rules_of(const RunPlan& plan, const PredictedProgram& program) {
+PricingRules rules_of(const RunPlan& plan, const DeviceDescription& device,
+                      const PredictedProgram& program) {
   PricingRules rules{.products = program.products_type};
   rules.head_columns =
       plan.model->vocabulary().padded / plan.config.layout.tensor_model_parallel_size;
   if (const SoftwareStack* const stack = program.stack) {
     rules.hides_tensor_in_part = stack->tensor == TensorTraffic::kAll;
     rules.sends_wait = !stack->hides_pipeline;
-    rules.attention = stack->attention;
+    rules.attention =
+        device.product(ProductType::kFP8).peak ? stack->attention_with_fp8 : stack->attention;
     if (stack->host_op > 0.0) rules.host_op = stack->host_op;
   }
   return rules;
@@ -100,10 +102,12 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
                             const Machine& machine, const PredictedProgram& program) {
   const TrainConfig& config = plan.config;
   const StepPrograms& programs = traced.programs;
-  const PricingRules rules = rules_of(plan, program);
+  const PricingRules rules = rules_of(plan, machine.device, program);
   std::vector<RankTrace> traces = traced.ranks;
   if (program.stack != nullptr) {
-    for (RankTrace& trace : traces) trace = as_done_by(*program.stack, trace);
+    SoftwareStack stack = *program.stack;
+    if (config.model.bf16) stack.gradient_bytes = stack.bf16_gradient_bytes;
+    for (RankTrace& trace : traces) trace = as_done_by(stack, trace);
   }
   const ClockedStep step = clocked(plan, traces, machine, rules);
   std::vector<int> ranks;
