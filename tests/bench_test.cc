@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -92,14 +93,16 @@ TEST_F(BenchTest, AnInterruptRemovesTheFile) {
 }
 
 TEST_F(BenchTest, ADeviceIsMeasuredAndDescribed) {
-  const Json bench = run_json("bench device -o device.yaml --quick --types f32 --threads 1 --json");
+  const Json bench =
+      run_json("bench device -o device.yaml --quick --types f32 --threads 1 --ranks 2 --json");
   const Machine machine = machine_of((directory_ / "device.yaml").string());
   const DeviceDescription& device = machine.device;
   EXPECT_EQ(device.cores.value, 1);
   EXPECT_EQ(device.peak(ProductType::kF32), bench.at("numbers").at("peak_f32"));
   EXPECT_FALSE(device.product(ProductType::kBF16).peak.has_value());
   EXPECT_EQ(device.e_bw.origin, Origin::kMeasured);
-  EXPECT_THAT(device.e_bw.source, HasSubstr("phalanx bench device on "));
+  EXPECT_THAT(device.e_bw.source, AllOf(HasSubstr("phalanx bench device on "),
+                                        HasSubstr("2 ranks of 1 threads at once")));
   EXPECT_TRUE(device.op_rates.contains("rms_norm_forward_f32"));
   EXPECT_EQ(bench.at("products").size(), 15U);
   EXPECT_LE(bench.at("disturbed_ops"), bench.at("timed_ops"));
@@ -107,6 +110,36 @@ TEST_F(BenchTest, ADeviceIsMeasuredAndDescribed) {
     EXPECT_GT(product.at("seconds"), 0);
     EXPECT_GT(product.at("predicted"), 0);
   }
+}
+
+// The emulated device computes as one does; its times mean nothing.
+TEST_F(BenchTest, ACudaDeviceIsMeasuredAtTheShapesOfAModel) {
+  const std::string model =
+      "plan gpt --num-layers 1 --hidden-size 64 --num-attention-heads 2 --seq-length 16 "
+      "--max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 1 --vocab-size 64 ";
+  const ProgramOutput planned = run(model + "--write-shapes shapes.json");
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  expect_error(model + "--write-shapes shapes.json --svg shapes.json", 64, "give two files");
+  const Json bench = run_json(
+      "bench device -o device.yaml --device cuda-emulated --types f32 --shapes shapes.json --json");
+  const Json shapes = Json::parse(read("shapes.json"));
+  // QKV, output, two of the MLP, the head: three passes each.
+  EXPECT_EQ(shapes.at("products").size(), 15U);
+  EXPECT_EQ(bench.at("products").size(), 12U + 15U);
+  const DeviceDescription device = machine_of((directory_ / "device.yaml").string()).device;
+  EXPECT_THAT(device.e_bw.source, HasSubstr("phalanx bench device on "));
+  const auto is_qkv = [](const MeasuredProduct& measured) {
+    return measured.product.m == 16 && measured.product.n == 192 && measured.product.k == 64;
+  };
+  EXPECT_TRUE(std::ranges::any_of(device.measured_products, is_qkv));
+  const auto is_planned = [](const MeasuredAttention& measured) {
+    return measured.pass.head_size == 32 && measured.pass.keys == 16;
+  };
+  EXPECT_EQ(std::ranges::count_if(device.measured_attention, is_planned), 2);
+  write("wrong.json", "{}");
+  expect_error("bench device -o other.yaml --shapes wrong.json", 65, "wrong.json: it has no list");
+  expect_error("bench device -o other.yaml --device cuda-emulated --ranks 2", 64, "--ranks 2");
+  EXPECT_FALSE(is_there("other.yaml"));
 }
 
 TEST_F(BenchTest, AnInterruptedDeviceIsNotDescribed) {

@@ -19,6 +19,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/cli/shapes_file.h"
 #include "phalanx/cli/time_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"

@@ -10,6 +10,8 @@ namespace phalanx {
 
 struct TimeFlags {
   std::string cluster;  // --cluster, which is a flag of runs, too
+  std::string stack;
+  std::string products_type;
   std::string step_timeline;
   double tokens = 0.0;
 

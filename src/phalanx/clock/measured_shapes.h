@@ -19,7 +19,8 @@ enum class ProductType : std::uint8_t { kF32, kTF32, kF16, kBF16, kFP8 };
 inline constexpr std::array kProductTypes = {ProductType::kF32, ProductType::kTF32,
                                              ProductType::kF16, ProductType::kBF16,
                                              ProductType::kFP8};
-// "f32", "tf32", "f16", "bf16", "fp8".
+inline constexpr std::string_view kProductTypeNames = "f32 tf32 f16 bf16 fp8";
+// One of these names.
 std::string_view name_of(ProductType type);
 // Bytes of an operand's element in memory.
 std::int64_t size_of(ProductType type);

@@ -53,12 +53,12 @@ struct Times {
     best = std::min(best, took);
     ++count;
   }
-  // The lower quartile: neighbours on a machine make times longer, never shorter.
+  // The median: a step is a sum of many.
   double seconds() {
     if (undisturbed.empty()) return best;
-    const auto quartile = undisturbed.begin() + static_cast<std::ptrdiff_t>(undisturbed.size() / 4);
-    std::ranges::nth_element(undisturbed, quartile);
-    return *quartile;
+    const auto median = undisturbed.begin() + static_cast<std::ptrdiff_t>(undisturbed.size() / 2);
+    std::ranges::nth_element(undisturbed, median);
+    return *median;
   }
 };
 
@@ -177,7 +177,7 @@ class CudaTimer final : public OpTimer {
     const ops::DeviceTimer::Times times =
         timer_.time(row, seconds, static_cast<std::size_t>(fewest));
     return {.cost = times.cost,
-            .seconds = times.seconds[times.seconds.size() / 4],
+            .seconds = times.seconds[times.seconds.size() / 2],
             .enqueue_seconds = times.enqueue_seconds};
   }
 

@@ -13,7 +13,7 @@ namespace phalanx {
 
 struct TimedOp {
   OpCost cost;
-  double seconds = 0.0;          // a call, the lower quartile of its times
+  double seconds = 0.0;          // a call, the median of its times
   double enqueue_seconds = 0.0;  // in which the host enqueues a call
   bool is_disturbed = false;     // no repetition was without others on the core
 

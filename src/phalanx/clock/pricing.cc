@@ -18,10 +18,6 @@ double moved(const OpCost& cost) {
 
 bool is_backward(std::string_view op) { return op.ends_with("backward"); }
 
-double product_seconds(const DeviceDescription& device, const OpCost& cost) {
-  return product_seconds(device, *product_of(cost));
-}
-
 // Scores, their softmax and the sum of values one after the other, with all scores in memory: two
 // products a head, and passes over the scores; backward twice the products and more passes.
 double unfused_attention_seconds(const DeviceDescription& device, const OpCost& cost) {
@@ -72,7 +68,7 @@ TimePart part_of_group(std::string_view name) {
   return found == kGroups.end() ? TimePart::kData : found->second;
 }
 
-std::optional<MatrixProduct> product_of(const OpCost& cost) {
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type) {
   if (!is_product(cost)) return {};
   const ProductShape& shape = cost.product;
   const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
@@ -81,11 +77,12 @@ std::optional<MatrixProduct> product_of(const OpCost& cost) {
                        .n = shape.n,
                        .k = part(shape.k, shape.k_groups),
                        .batch = shape.batch * groups,
-                       .type = product_type(cost.dtype)};
+                       .type = type.value_or(product_type(cost.dtype))};
 }
 
-double op_seconds(const DeviceDescription& device, const OpCost& cost) {
-  if (is_product(cost)) return product_seconds(device, cost);
+double op_seconds(const DeviceDescription& device, const OpCost& cost,
+                  std::optional<ProductType> products) {
+  if (const auto product = product_of(cost, products)) return product_seconds(device, *product);
   if (is_attention(cost)) return attention_seconds(device, cost);
   return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }
@@ -101,7 +98,14 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
     } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
       if (message->group->name == kPipelineGroup) {
         of_pipeline.insert(message->work);
-        if (kind == ActionKind::kSend) action.message_seconds += seconds_of(rank, *message);
+        if (kind != ActionKind::kSend) continue;
+        const FlowCost cost = cost_of(rank, *message);
+        if (rules_.sends_wait) {
+          action.events.push_back({.part = TimePart::kPipeline, .seconds = cost.seconds});
+        } else {
+          action.message = {action.message.seconds + cost.seconds,
+                            action.message.latency + cost.latency, cost.link};
+        }
       } else {
         action.events.push_back(begin(rank, *message));
       }
@@ -111,7 +115,8 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
           {.kind = ClockEvent::Kind::kAwait, .token = static_cast<int>(awaited->work)});
     }
   }
-  action.host_seconds = static_cast<double>(ops) * machine_.device.host_op.value;
+  action.host_seconds =
+      static_cast<double>(ops) * rules_.host_op.value_or(machine_.device.host_op.value);
   return action;
 }
 
@@ -120,15 +125,25 @@ ClockEvent Pricing::compute(const OpCost& cost, ActionKind kind) const {
                         : is_product(cost)                 ? TimePart::kProducts
                         : is_attention(cost)               ? TimePart::kAttention
                                                            : TimePart::kMemory;
-  return {.part = part, .seconds = op_seconds(machine_.device, cost)};
+  const ProductShape& shape = cost.product;
+  const bool is_of_head =
+      rules_.head_columns > 0 && (shape.m == rules_.head_columns ||
+                                  shape.n == rules_.head_columns || shape.k == rules_.head_columns);
+  double seconds = op_seconds(machine_.device, cost,
+                              is_of_head ? std::optional<ProductType>() : rules_.products);
+  if (is_attention(cost) && !cost.name.starts_with("unfused")) seconds *= rules_.attention;
+  return {.part = part, .seconds = seconds};
 }
 
 ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
   const TimePart part = part_of_group(message.group->name);
   const ClusterDescription& cluster = machine_.cluster;
+  if (part == TimePart::kTensor && rules_.hides_tensor_in_part) {
+    return {.part = part, .seconds = cluster.x_tp.value * cost_of(rank, message).seconds};
+  }
   return {.kind = ClockEvent::Kind::kBegin,
           .part = part,
-          .seconds = seconds_of(rank, message),
+          .cost = cost_of(rank, message),
           .token = static_cast<int>(message.work),
           .channel = static_cast<int>(part),
           .meeting = meeting_of(*message.group),
@@ -137,21 +152,26 @@ ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
                                              : 0.0};
 }
 
-double Pricing::seconds_of(int rank, const MessageBegun& message) const {
+FlowCost Pricing::cost_of(int rank, const MessageBegun& message) const {
   const ClusterDescription& cluster = machine_.cluster;
   const std::vector<int>& ranks = message.group->ranks;
   const int in_node = static_cast<int>(cluster.devices_per_node.value);
+  const auto cost = [&](double bytes, bool is_within_node, const auto& seconds) {
+    return FlowCost{seconds(bytes), seconds(0.0),
+                    is_within_node ? LinkKind::kDevice : LinkKind::kCards};
+  };
+  const auto bytes = static_cast<double>(message.bytes);
   if (message.op == "send" || message.op == "receive") {
     const int peer = ranks.at(static_cast<std::size_t>(message.peer));
-    return message_seconds(cluster, static_cast<double>(message.bytes),
-                           rank / in_node == peer / in_node);
+    const bool is_within_node = rank / in_node == peer / in_node;
+    return cost(bytes, is_within_node,
+                [&](double moved) { return message_seconds(cluster, moved, is_within_node); });
   }
-  if (message.op == "barrier") return 0.0;
+  if (message.op == "barrier") return {};
   const CollectiveKind kind = collective_kind(message.op);
-  const int size = static_cast<int>(ranks.size());
-  return collective_seconds(cluster, kind,
-                            whole_bytes(kind, static_cast<double>(message.bytes), size),
-                            place_of(ranks, in_node));
+  const GroupPlace place = place_of(ranks, in_node);
+  return cost(whole_bytes(kind, bytes, place.ranks), place.nodes() == 1,
+              [&](double moved) { return collective_seconds(cluster, kind, moved, place); });
 }
 
 int Pricing::meeting_of(const MessageGroup& group) {

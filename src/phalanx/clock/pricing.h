@@ -1,6 +1,7 @@
 #pragma once
 // The seconds of what a rank does on a machine: its trace on the planning backend, event by event.
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -18,14 +19,28 @@ namespace phalanx {
 // What the messages of a communicator are for, by its name; kData where it is none of a layer's.
 TimePart part_of_group(std::string_view name);
 
+// Where a step is not priced as its program stands there, but as other software does it.
+struct PricingRules {
+  // What layers multiply, in place of their tensors' type. A product with a dimension of so many
+  // columns is of the head, and as it is.
+  std::optional<ProductType> products = {};
+  std::int64_t head_columns = 0;
+  // Tensor-parallel traffic is cut into pieces beside products: the share x_tp is exposed.
+  bool hides_tensor_in_part = false;
+  // The sender of a message between ranks of the pipeline waits until it is there.
+  bool sends_wait = false;
+  double attention = 1.0;              // fused attention takes so many times as long
+  std::optional<double> host_op = {};  // seconds, in place of the device's
+};
+
 class Pricing {
  public:
   // The stage of a rank of the world: its place in its pipeline.
   using PipelineRank = std::function<int(int rank)>;
 
   // The machine must outlive this.
-  Pricing(const Machine& machine, PipelineRank pipeline_rank)
-      : machine_(machine), pipeline_rank_(std::move(pipeline_rank)) {}
+  Pricing(const Machine& machine, PipelineRank pipeline_rank, const PricingRules& rules = {})
+      : machine_(machine), pipeline_rank_(std::move(pipeline_rank)), rules_(rules) {}
 
   // Of an action of this kind on a rank of the world. Messages between ranks of the pipeline are
   // left out but for the seconds of a send: the clock knows from the actions when they begin and
@@ -38,19 +53,23 @@ class Pricing {
  private:
   ClockEvent compute(const OpCost& cost, ActionKind kind) const;
   ClockEvent begin(int rank, const MessageBegun& message);
-  double seconds_of(int rank, const MessageBegun& message) const;
+  FlowCost cost_of(int rank, const MessageBegun& message) const;
   int meeting_of(const MessageGroup& group);
 
   const Machine& machine_;
   PipelineRank pipeline_rank_;
+  PricingRules rules_;
   std::map<std::pair<std::string, std::set<int>>, int> numbers_;
   Meetings meetings_;
 };
 
-// Of an op that is one. Groups of experts have about equal rows, each a product of its own.
-std::optional<MatrixProduct> product_of(const OpCost& cost);
+// Of an op that is one. Groups of experts have about equal rows, each a product of its own. `type`,
+// where given, is what it multiplies instead of its tensors' type.
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type = {});
 
-// Seconds of an op: a product or attention by its shape, anything else by what it moves.
-double op_seconds(const DeviceDescription& device, const OpCost& cost);
+// Seconds of an op: a product or attention by its shape, anything else by what it moves. Products
+// may be of another type than their tensors.
+double op_seconds(const DeviceDescription& device, const OpCost& cost,
+                  std::optional<ProductType> products = {});
 
 }  // namespace phalanx

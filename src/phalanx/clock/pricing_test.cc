@@ -34,7 +34,7 @@ TEST(Pricing, ASendIsOfTheClockAndKnowsItsDistance) {
                                             Awaited{1}};
     const ClockAction action = pricing.priced(0, events, ActionKind::kSend);
     EXPECT_TRUE(action.events.empty());
-    return action.message_seconds;
+    return action.message.seconds;
   };
   EXPECT_DOUBLE_EQ(seconds(2), message_seconds(machine.cluster, kBytes, true));
   EXPECT_DOUBLE_EQ(seconds(8), message_seconds(machine.cluster, kBytes, false));

@@ -6,6 +6,9 @@
 #include <tuple>
 
 #include "phalanx/base/error.h"
+#include "phalanx/clock/critical_path.h"
+#include "phalanx/clock/flows.h"
+#include "phalanx/pipeline/timekeeper.h"
 
 namespace phalanx {
 
@@ -30,72 +33,41 @@ int ClockedStep::busiest_rank() const {
 
 namespace {
 
-constexpr double kUnknown = -1.0;
 // A wait of less, as a share of the time, comes of rounding.
 constexpr double kRounding = 1e-13;
 
-// Why a rank could not go on before a time: the rank and the time from which it follows.
-struct Cause {
-  int rank = 0;
-  double time = 0.0;
-};
-
-// A message that has begun, until it has been waited for.
+// A message of a group, or a flow of a file, that has begun, until it has been waited for.
 struct Begun {
   double begin = 0.0;
-  double done = kUnknown;
-  double seconds = 0.0;  // that it moves
   double slows = 0.0;
   TimePart part = TimePart::kMemory;
-  Cause cause;
-  int meeting = -1;  // where it is not done yet: of which meeting,
-  int number = 0;    // and which of that
+  FlowPtr flow;
 };
 
-// A message from one rank of the pipeline to another.
-struct Message {
-  double sent = kUnknown;
-  double received = kUnknown;  // when its receive began
-  double seconds = 0.0;
-  double start = kUnknown;
-  double done = kUnknown;
-  int sender = 0;
-  int receiver = 0;
-};
-using MessageId =
-    std::tuple<int, Payload, int, int>;  // receiver, payload, source stage, microbatch
+// Of a message between ranks: receiver, payload, source stage, microbatch.
+using MessageId = std::tuple<int, Payload, int, int>;
 
-// One collective of several ranks of the pipeline.
-struct Gathering {
-  std::size_t missing = 0;
-  double last = 0.0;  // when it starts: all have begun it, and their channels are free
-  Cause cause = {};   // the rank for which that is the last, when it begins
-  double done = kUnknown;
-};
-
-// A stretch of a rank's time.
-struct Stretch {
-  double begin = 0.0;
-  double end = 0.0;
-  std::size_t action = 0;
-  std::optional<TimePart> waits_for;
-  Cause cause;  // of a wait
-};
+// The queues of a rank: its channels, then by the other rank what it sends and receives.
+enum QueueKind : int { kChannel, kSends, kReceives };
 
 class Clock {
  public:
   Clock(const std::vector<ClockRank>& ranks, const Meetings& meetings, MessageStart start)
-      : ranks_(ranks), meetings_(meetings), start_(start), states_(ranks.size()) {
-    gatherings_.resize(meetings.size());
+      : ranks_(ranks),
+        meetings_(meetings),
+        start_(start),
+        timekeeper_(ranks.size() + 1, Timekeeper::Order::kByTime),
+        flows_(timekeeper_, ranks.size(), links_of(ranks)),
+        states_(ranks.size()),
+        gatherings_(meetings.size()) {
     for (State& state : states_) state.counts.resize(meetings.size());
   }
 
   ClockedStep run() {
-    bool goes_on = true;
-    while (goes_on) {
-      goes_on = false;
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) goes_on |= advance(rank);
-    }
+    timekeeper_.run([this](std::size_t worker, double time) {
+      if (worker < ranks_.size()) return advance(worker);
+      flows_.go_on(time);
+    });
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       PHALANX_CHECK(is_done(rank), "rank {} of the pipeline waits for ever at action {}", rank,
                     states_[rank].action);
@@ -105,15 +77,13 @@ class Clock {
 
  private:
   struct State {
-    double now = 0.0;
     bool began = false;      // what comes before the program is done
     std::size_t action = 0;  // in the program
     std::size_t event = 0;   // in the action
     bool entered = false;    // its input is there
     double entered_at = 0.0;
-    std::map<int, Begun> begun;     // by token
-    std::map<int, double> free_at;  // by channel
-    std::vector<int> counts;        // by meeting: how many this rank has begun
+    std::map<int, Begun> begun;       // by token
+    std::vector<std::size_t> counts;  // by meeting: how many this rank has begun
     std::array<double, kTimeParts> parts = {};
     std::vector<Stretch> stretches;
     std::vector<TimedAction> passes;
@@ -123,13 +93,14 @@ class Clock {
     return states_[rank].began && states_[rank].action == ranks_[rank].actions.size();
   }
 
-  // Goes on until the rank waits for another one. Returns whether it did anything.
-  bool advance(std::size_t rank) {
+  double& now(std::size_t rank) { return timekeeper_.now(rank); }
+  double now(std::size_t rank) const { return timekeeper_.now(rank); }
+
+  // Goes on until the rank waits.
+  void advance(std::size_t rank) {
     State& state = states_[rank];
-    bool moved = false;
     if (!state.began) {
-      moved |= run_events(rank, ranks_[rank].before);
-      if (state.event < ranks_[rank].before.size()) return moved;
+      if (!run_events(rank, ranks_[rank].before)) return;
       state.began = true;
       state.event = 0;
     }
@@ -137,17 +108,14 @@ class Clock {
       const Action& action = ranks_[rank].actions[state.action];
       const ClockAction& costs = ranks_[rank].distinct[ranks_[rank].numbers[state.action]];
       if (!state.entered) {
-        if (!enter(rank, action)) return moved;
+        if (!enter(rank, action)) return;
         state.entered = true;
-        state.entered_at = state.now;
+        state.entered_at = now(rank);
       }
-      const std::size_t first = state.event;
-      run_events(rank, costs.events);
-      if (state.event < costs.events.size()) return moved || state.event > first;
+      if (!run_events(rank, costs.events)) return;
+      if (action.kind == ActionKind::kSend) send(rank, action, costs.message);
       leave(rank, action, costs);
-      moved = true;
     }
-    return moved;
   }
 
   // Waits for what the action needs from other ranks; false while it is not there.
@@ -157,15 +125,11 @@ class Clock {
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
         return await_input(rank, action);
-      case ActionKind::kReceive: {
-        Message& message = message_of(static_cast<int>(rank), action);
-        message.received = states_[rank].now;
-        message.receiver = static_cast<int>(rank);
-        settle(message);
+      case ActionKind::kReceive:
+        receive(rank, action);
         return true;
-      }
       case ActionKind::kAwaitSend:
-        return await_message(rank, message_of(action.peer, action));
+        return await_send(rank, action);
       default:
         return true;
     }
@@ -173,34 +137,19 @@ class Clock {
 
   void leave(std::size_t rank, const Action& action, const ClockAction& costs) {
     State& state = states_[rank];
-    if (action.kind == ActionKind::kSend) {
-      Message& message = message_of(action.peer, action);
-      message.sent = state.now;
-      message.sender = static_cast<int>(rank);
-      message.receiver = action.peer;
-      message.seconds = costs.message_seconds;
-      settle(message);
-    }
-    if (action.kind == ActionKind::kReceive) {
-      // The pass that reads it waits for it.
-      expected_[{static_cast<int>(rank), action.payload, action.chunk, action.microbatch}] =
-          &message_of(static_cast<int>(rank), action);
-    }
-    if (const double late = state.entered_at + costs.host_seconds - state.now; late > 0.0) {
+    if (const double late = state.entered_at + costs.host_seconds - now(rank); late > 0.0) {
       spend(rank, TimePart::kHost, late);
     }
-    if (is_pass(action.kind)) state.passes.push_back({action, state.entered_at, state.now});
+    if (is_pass(action.kind)) state.passes.push_back({action, state.entered_at, now(rank)});
     ++state.action;
     state.event = 0;
     state.entered = false;
   }
 
-  // Runs events until one waits for another rank.
+  // Runs events until one waits. Returns whether none does.
   bool run_events(std::size_t rank, const std::vector<ClockEvent>& events) {
-    State& state = states_[rank];
-    const std::size_t first = state.event;
-    for (; state.event < events.size(); ++state.event) {
-      const ClockEvent& event = events[state.event];
+    for (std::size_t& at = states_[rank].event; at < events.size(); ++at) {
+      const ClockEvent& event = events[at];
       switch (event.kind) {
         case ClockEvent::Kind::kCompute:
           spend(rank, event.part, event.seconds);
@@ -209,19 +158,19 @@ class Clock {
           begin(rank, event);
           break;
         case ClockEvent::Kind::kAwait:
-          if (!await(rank, event)) return state.event > first;
+          if (!await(rank, event)) return false;
           break;
       }
     }
-    return state.event > first;
+    return true;
   }
 
   void spend(std::size_t rank, TimePart part, double seconds) {
     if (seconds <= 0.0) return;
     State& state = states_[rank];
     state.parts[static_cast<std::size_t>(part)] += seconds;
-    add_stretch(state, {state.now, state.now + seconds, state.action, std::nullopt, {}});
-    state.now += seconds;
+    add_stretch(state, {now(rank), now(rank) + seconds, state.action, std::nullopt, {}});
+    now(rank) += seconds;
   }
 
   // Work of one action that follows work of the same action is one stretch.
@@ -236,100 +185,115 @@ class Clock {
     state.stretches.push_back(stretch);
   }
 
-  // Goes on at `time`, which follows from the cause. Of the wait what the message itself takes
-  // counts as traffic, the rest as a wait for the other rank's work.
-  void wait_until(std::size_t rank, double time, TimePart part, double moves, Cause cause) {
+  // Goes on when the flow is done; false while it is not known when. What is after the begin of
+  // its last member counts as traffic, what is before as a wait for that rank's work.
+  bool wait_for(std::size_t rank, Flow& flow, TimePart part) {
+    if (!flow.done.has_happened()) {
+      timekeeper_.wait(rank, flow.done);
+      return false;
+    }
+    const double done = flow.done.time;
+    const double wait = done - now(rank);
+    if (wait <= kRounding * done) return true;
     State& state = states_[rank];
-    const double wait = time - state.now;
-    if (wait <= kRounding * time) return;
-    const double traffic = std::min(wait, moves);
+    const double traffic = std::min(wait, done - flow.last_begin);
     state.parts[static_cast<std::size_t>(part)] += traffic;
     state.parts[static_cast<std::size_t>(TimePart::kBubble)] += wait - traffic;
-    state.stretches.push_back({state.now, time, state.action, part, cause});
-    state.now = time;
+    state.stretches.push_back(
+        {now(rank), done, state.action, part, {flow.last_member, flow.last_begin}});
+    now(rank) = done;
+    return true;
   }
 
   void begin(std::size_t rank, const ClockEvent& event) {
     State& state = states_[rank];
-    Begun begun{.begin = state.now,
-                .seconds = event.seconds,
-                .slows = event.slows,
-                .part = event.part,
-                .cause = {static_cast<int>(rank), state.now},
-                .meeting = event.meeting};
-    double& free_at = state.free_at[event.channel];
-    const double start = std::max(state.now, free_at);
-    if (event.meeting < 0) {
-      begun.done = start + event.seconds;
-      free_at = begun.done;
-    } else {
-      const auto meeting = static_cast<std::size_t>(event.meeting);
-      begun.number = state.counts[meeting]++;
-      meet(rank, meeting, begun.number, start, event.seconds);
-    }
-    state.begun[event.token] = begun;
+    const int number = static_cast<int>(rank);
+    const FlowPtr flow = event.meeting < 0
+                             ? std::make_shared<Flow>()
+                             : gathering(static_cast<std::size_t>(event.meeting), state);
+    flow->seconds = event.cost.seconds;
+    flow->latency = event.cost.latency;
+    add_links(*flow, rank, event.cost.link, true, true);
+    state.begun[event.token] = {now(rank), event.slows, event.part, flow};
+    flows_.begin(number, {number, kChannel, event.channel}, flow);
   }
 
-  void meet(std::size_t rank, std::size_t meeting, int number, double start, double seconds) {
-    std::vector<Gathering>& all = gatherings_[meeting];
-    if (all.size() <= static_cast<std::size_t>(number)) {
-      all.resize(static_cast<std::size_t>(number) + 1, {.missing = meetings_[meeting].size()});
+  // What this rank begins next in the meeting.
+  FlowPtr gathering(std::size_t meeting, State& state) {
+    std::vector<FlowPtr>& all = gatherings_[meeting];
+    const std::size_t number = state.counts[meeting]++;
+    if (number == all.size()) {
+      all.push_back(std::make_shared<Flow>());
+      all.back()->missing = meetings_[meeting].size();
     }
-    Gathering& gathering = all[static_cast<std::size_t>(number)];
-    if (start >= gathering.last) {
-      gathering.last = start;
-      gathering.cause = {static_cast<int>(rank), states_[rank].now};
-    }
-    if (--gathering.missing == 0) gathering.done = gathering.last + seconds;
+    return all[number];
   }
 
   bool await(std::size_t rank, const ClockEvent& event) {
     State& state = states_[rank];
     const auto found = state.begun.find(event.token);
     if (found == state.begun.end()) return true;  // it began before this step
-    Begun& begun = found->second;
-    if (begun.meeting >= 0) {
-      const Gathering& gathering = gatherings_[static_cast<std::size_t>(begun.meeting)]
-                                              [static_cast<std::size_t>(begun.number)];
-      if (gathering.done == kUnknown) return false;
-      begun.done = gathering.done;
-      begun.cause = gathering.cause;
-    }
-    const double exposed = std::clamp(begun.done - state.now, 0.0, begun.seconds);
-    const double hidden = std::min(begun.seconds, state.now - begun.begin);
-    wait_until(rank, begun.done, begun.part, begun.seconds, begun.cause);
+    const Begun& begun = found->second;
+    const double reached = now(rank);
+    if (!wait_for(rank, *begun.flow, begun.part)) return false;
     // What is computed beside a message is slower.
     if (begun.slows > 0.0) {
-      spend(rank, begun.part, begun.slows * std::min(hidden, begun.seconds - exposed));
+      const double seconds = begun.flow->seconds;
+      const double exposed = std::clamp(begun.flow->done.time - reached, 0.0, seconds);
+      const double hidden = std::min(seconds, reached - begun.begin);
+      spend(rank, begun.part, begun.slows * std::min(hidden, seconds - exposed));
     }
     state.begun.erase(found);
     return true;
   }
 
-  Message& message_of(int receiver, const Action& action) {
-    return messages_[{receiver, action.payload, action.source_stage, action.microbatch}];
+  static MessageId id_of(int receiver, const Action& action) {
+    return {receiver, action.payload, action.source_stage, action.microbatch};
   }
-
-  // Once it is known when a message starts.
-  void settle(Message& message) {
-    if (message.sent == kUnknown || message.done != kUnknown) return;
-    if (start_ == MessageStart::kRendezvous && message.received == kUnknown) return;
-    double start = message.sent;
-    if (start_ == MessageStart::kRendezvous) {
-      double& free_at = links_[{message.sender, message.receiver}];
-      start = std::max({start, message.received, free_at});
-      free_at = start + message.seconds;
+  FlowPtr& message_of(int receiver, const Action& action) {
+    FlowPtr& message = messages_[id_of(receiver, action)];
+    if (message == nullptr) {
+      message = std::make_shared<Flow>();
+      message->missing = 2;
     }
-    message.start = start;
-    message.done = start + message.seconds;
+    return message;
   }
 
-  bool await_message(std::size_t rank, const Message& message) {
-    if (message.done == kUnknown) return false;
-    // It follows from the later of its send and its receive.
-    const bool sender_is_late = message.received == kUnknown || message.sent >= message.received;
-    const Cause cause = {sender_is_late ? message.sender : message.receiver, message.start};
-    wait_until(rank, message.done, TimePart::kPipeline, message.seconds, cause);
+  void send(std::size_t rank, const Action& action, const FlowCost& cost) {
+    const FlowPtr& message = message_of(action.peer, action);
+    const int sender = static_cast<int>(rank);
+    message->seconds = cost.seconds;
+    message->latency = cost.latency;
+    if (start_ == MessageStart::kBuffered) {
+      message->last_member = sender;
+      message->last_begin = now(rank);
+      flows_.start(message, now(rank));
+      return;
+    }
+    add_links(*message, rank, cost.link, true, false);
+    add_links(*message, static_cast<std::size_t>(action.peer), cost.link, false, true);
+    flows_.begin(sender, {sender, kSends, action.peer}, message);
+  }
+
+  void receive(std::size_t rank, const Action& action) {
+    const int receiver = static_cast<int>(rank);
+    const FlowPtr& message = message_of(receiver, action);
+    // The pass that reads it waits for it.
+    expected_[{receiver, action.payload, action.chunk, action.microbatch}] = message;
+    if (start_ == MessageStart::kRendezvous) {
+      flows_.begin(receiver, {receiver, kReceives, action.peer}, message);
+    }
+  }
+
+  bool await_message(std::size_t rank, const FlowPtr& message) {
+    return wait_for(rank, *message, TimePart::kPipeline);
+  }
+
+  bool await_send(std::size_t rank, const Action& action) {
+    const auto found = messages_.find(id_of(action.peer, action));
+    if (!await_message(rank, found->second)) return false;
+    // It has moved, so the other rank has begun it, too, and knows it by the pass that reads it.
+    if (start_ == MessageStart::kRendezvous) messages_.erase(found);
     return true;
   }
 
@@ -339,81 +303,60 @@ class Clock {
     const auto found =
         expected_.find({static_cast<int>(rank), payload, pass.chunk, pass.microbatch});
     if (found == expected_.end()) return true;
-    if (!await_message(rank, *found->second)) return false;
+    if (!await_message(rank, found->second)) return false;
     expected_.erase(found);
     return true;
   }
 
-  ClockedStep result() const {
+  // The links: of each rank that of its device, out and in, and its share of the cards, out and in;
+  // then the disks of nodes.
+  static constexpr std::size_t kLinksOfRank = 4;
+  static std::size_t links_of(const std::vector<ClockRank>& ranks) {
+    int nodes = 0;
+    for (const ClockRank& rank : ranks) nodes = std::max(nodes, rank.node + 1);
+    return kLinksOfRank * ranks.size() + static_cast<std::size_t>(nodes);
+  }
+  void add_links(Flow& flow, std::size_t rank, LinkKind kind, bool out, bool in) const {
+    if (kind == LinkKind::kOwn) return;
+    if (kind == LinkKind::kDisk) {
+      const std::size_t disk = kLinksOfRank * ranks_.size();
+      flow.links.push_back(static_cast<int>(disk) + ranks_[rank].node);
+      return;
+    }
+    flow.links.reserve(2);
+    const auto first = static_cast<int>(kLinksOfRank * rank) + (kind == LinkKind::kCards ? 2 : 0);
+    if (out) flow.links.push_back(first);
+    if (in) flow.links.push_back(first + 1);
+  }
+
+  ClockedStep result() {
     ClockedStep step;
     int last = 0;
     for (std::size_t rank = 0; rank < states_.size(); ++rank) {
-      if (states_[rank].now > step.seconds) last = static_cast<int>(rank);
-      step.seconds = std::max(step.seconds, states_[rank].now);
+      if (now(rank) > step.seconds) last = static_cast<int>(rank);
+      step.seconds = std::max(step.seconds, now(rank));
     }
-    for (const State& state : states_) {
-      step.parts.push_back(state.parts);
-      step.parts.back()[static_cast<std::size_t>(TimePart::kBubble)] += step.seconds - state.now;
-      step.timeline.push_back(state.passes);
+    for (std::size_t rank = 0; rank < states_.size(); ++rank) {
+      step.parts.push_back(states_[rank].parts);
+      step.parts.back()[static_cast<std::size_t>(TimePart::kBubble)] += step.seconds - now(rank);
+      step.timeline.push_back(states_[rank].passes);
     }
-    step.critical_path = critical_path(last);
+    std::vector<std::vector<Stretch>> stretches;
+    for (State& state : states_) stretches.push_back(std::move(state.stretches));
+    step.critical_path = critical_path(stretches, ranks_, last);
     return step;
-  }
-
-  // Back from the end of the step: a stretch follows from the one before it, a wait from its cause.
-  std::vector<CriticalStep> critical_path(int rank) const {
-    std::vector<CriticalStep> path;
-    double time = states_[static_cast<std::size_t>(rank)].now;
-    while (time > 0.0) {
-      const State& state = states_[static_cast<std::size_t>(rank)];
-      // The stretch that ends at this time, or in which it is.
-      const auto after = std::ranges::lower_bound(state.stretches, time, {}, &Stretch::end);
-      if (after == state.stretches.end()) break;
-      const auto& actions = ranks_[static_cast<std::size_t>(rank)].actions;
-      const Action action = after->action < actions.size() ? actions[after->action] : Action{};
-      if (!after->waits_for) {
-        path.push_back({rank, action, std::nullopt, time - after->begin});
-        time = after->begin;
-        continue;
-      }
-      path.push_back({rank, action, after->waits_for, time - after->cause.time});
-      time = after->cause.time;
-      rank = after->cause.rank;
-    }
-    std::ranges::reverse(path);
-    return by_action(path);
-  }
-
-  // What a rank does in a row at one action: its work together, and its waits by what they are for.
-  static std::vector<CriticalStep> by_action(const std::vector<CriticalStep>& path) {
-    std::vector<CriticalStep> merged;
-    std::size_t first = 0;  // of the action
-    for (const CriticalStep& step : path) {
-      if (!merged.empty() &&
-          (merged.back().rank != step.rank || merged.back().action != step.action)) {
-        first = merged.size();
-      }
-      const auto alike = std::find_if(
-          merged.begin() + static_cast<std::ptrdiff_t>(first), merged.end(),
-          [&](const CriticalStep& other) { return other.waits_for == step.waits_for; });
-      if (alike == merged.end()) {
-        merged.push_back(step);
-      } else {
-        alike->seconds += step.seconds;
-      }
-    }
-    return merged;
   }
 
   const std::vector<ClockRank>& ranks_;
   const Meetings& meetings_;
   MessageStart start_;
+  Timekeeper timekeeper_;
+  Flows flows_;
   std::vector<State> states_;
-  std::map<MessageId, Message> messages_;
+  std::map<MessageId, FlowPtr> messages_;
   // By receiver, payload, the chunk that reads and the microbatch: what a pass waits for.
-  std::map<std::tuple<int, Payload, int, int>, const Message*> expected_;
-  std::map<std::pair<int, int>, double> links_;     // when they are free, by sender and receiver
-  std::vector<std::vector<Gathering>> gatherings_;  // by meeting
+  std::map<std::tuple<int, Payload, int, int>, FlowPtr> expected_;
+  std::vector<std::vector<FlowPtr>> gatherings_;  // by meeting
 };
 
 }  // namespace

@@ -5,7 +5,9 @@
 //
 // A rank computes one op after the other. A message that it begins moves beside its ops, after the
 // messages before it on the same channel, and costs the rank time only where it waits for it. A
-// message between two ranks of the pipeline starts when its send and its receive have begun.
+// message between two ranks of the pipeline starts when its send and its receive have begun, and
+// the messages from one to the other follow each other. Messages of different channels that are on
+// one link at a time share its rate (flows.h).
 
 #include <array>
 #include <cstdint>
@@ -38,6 +40,22 @@ inline constexpr int kTimeParts = 12;
 // "disk".
 std::string_view name_of(TimePart part);
 
+// What a message moves over, and shares with others that are there. Links carry as much in one
+// direction as in the other at the same time: a message between two ranks takes one direction of
+// each one's link, a collective both.
+enum class LinkKind : std::uint8_t {
+  kOwn,     // shared with nobody
+  kDevice,  // of the rank's device to the others of its node
+  kCards,   // the device's share of its node's network cards
+  kDisk,    // of the rank's node, with no directions
+};
+
+struct FlowCost {
+  double seconds = 0.0;  // from its start to its end, if nothing shares its link
+  double latency = 0.0;  // the part of it for which it takes nothing of the link
+  LinkKind link = LinkKind::kOwn;
+};
+
 // A part of an action, in the order of the rank.
 struct ClockEvent {
   enum class Kind : std::uint8_t {
@@ -47,7 +65,8 @@ struct ClockEvent {
   };
   Kind kind = Kind::kCompute;
   TimePart part = TimePart::kMemory;
-  double seconds = 0.0;  // of the op; of the message from its start to its end
+  double seconds = 0.0;  // of an op
+  FlowCost cost = {};    // of a begin
   int token = 0;         // of a begin and its await
   int channel = 0;       // of a begin: what moves there moves one after the other
   // Of a begin: the group of ranks of the pipeline that must all have begun it; -1: this rank
@@ -59,8 +78,8 @@ struct ClockEvent {
 
 struct ClockAction {
   std::vector<ClockEvent> events = {};
-  double message_seconds = 0.0;  // of a send
-  double host_seconds = 0.0;     // that enqueueing takes: the action is not shorter
+  FlowCost message = {};      // of a send
+  double host_seconds = 0.0;  // that enqueueing takes: the action is not shorter
 };
 
 // A rank of the pipeline.
@@ -69,6 +88,7 @@ struct ClockRank {
   std::vector<Action> actions = {};        // the program
   std::vector<ClockAction> distinct = {};  // what distinct actions do,
   std::vector<std::size_t> numbers = {};   // by action: its index there
+  int node = 0;                            // ranks of a node share its disk
 };
 
 // The meetings of ranks, by number: which ranks of the pipeline take part.

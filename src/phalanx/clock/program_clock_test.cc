@@ -5,35 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "phalanx/clock/program_clock_test_support.h"
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/schedules/test_support.h"
 #include "phalanx/pipeline/schedules/test_vectors.h"
 
 namespace phalanx {
 namespace {
-
-ClockEvent compute(double seconds, TimePart part = TimePart::kProducts) {
-  return {.kind = ClockEvent::Kind::kCompute, .part = part, .seconds = seconds};
-}
-ClockEvent begin(int token, double seconds, TimePart part = TimePart::kTensor) {
-  return {.kind = ClockEvent::Kind::kBegin, .part = part, .seconds = seconds, .token = token};
-}
-ClockEvent await(int token) { return {.kind = ClockEvent::Kind::kAwait, .token = token}; }
-
-double seconds_of(const StageCosts& costs, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return costs.forward;
-    case ActionKind::kBackward:
-      return costs.backward();
-    case ActionKind::kBackwardInput:
-      return costs.backward_input;
-    case ActionKind::kBackwardWeight:
-      return costs.backward_weight;
-    default:
-      return 0.0;
-  }
-}
 
 // The programs of a schedule, whose passes cost what the simulator is told.
 std::vector<ClockRank> programs_of(const Schedule& schedule, const Costs& costs) {
@@ -45,9 +23,9 @@ std::vector<ClockRank> programs_of(const Schedule& schedule, const Costs& costs)
       ClockAction cost;
       if (is_pass(action.kind)) {
         const int stage = schedule.placement.stage(rank, action.chunk);
-        cost.events.push_back(compute(seconds_of(costs.stage(stage), action.kind)));
+        cost.events.push_back(compute(costs.stage(stage).of(action.kind)));
       }
-      if (action.kind == ActionKind::kSend) cost.message_seconds = costs.message();
+      if (action.kind == ActionKind::kSend) cost.message.seconds = costs.message();
       clocked.numbers.push_back(clocked.distinct.size());
       clocked.distinct.push_back(cost);
     }
@@ -120,14 +98,7 @@ TEST(ProgramClock, ARendezvousIsNeverFaster) {
 }
 
 ClockedStep clocked(const std::vector<ClockEvent>& events, double host_seconds = 0.0) {
-  const ClockRank rank{.before = {},
-                       .actions = {pass(ActionKind::kForward, 0, 0)},
-                       .distinct = {{.events = events, .host_seconds = host_seconds}},
-                       .numbers = {0}};
-  return clock_programs({rank});
-}
-double part_of(const ClockedStep& step, TimePart part, std::size_t rank = 0) {
-  return step.parts[rank][static_cast<std::size_t>(part)];
+  return clock_programs({rank_of(events, 0, host_seconds)});
 }
 
 TEST(ProgramClock, AMessageIsHiddenByWhatIsComputedBesideIt) {
@@ -144,19 +115,19 @@ TEST(ProgramClock, AMessageIsHiddenByWhatIsComputedBesideIt) {
 TEST(ProgramClock, AWaitIsOfTheLastBeginOfItsToken) {
   const ClockedStep step = clocked({begin(1, 5.0), await(1), begin(1, 1.0), await(1)});
   EXPECT_DOUBLE_EQ(step.seconds, 6.0);
-  ClockEvent last = begin(1, 1.0);
-  last.channel = 1;
-  EXPECT_DOUBLE_EQ(clocked({begin(1, 5.0), last, await(1)}).seconds, 1.0);
+  EXPECT_DOUBLE_EQ(clocked({begin(1, 5.0), begin(1, 1.0, TimePart::kData), await(1)}).seconds, 1.0);
   // A token that this step has not begun is of the step before.
   EXPECT_DOUBLE_EQ(clocked({await(7), compute(1.0)}).seconds, 1.0);
 }
 
 TEST(ProgramClock, MessagesOfAChannelFollowEachOther) {
-  ClockEvent second = begin(2, 2.0, TimePart::kData);
-  const ClockedStep shared = clocked({begin(1, 2.0), second, compute(1.0), await(2)});
-  EXPECT_DOUBLE_EQ(shared.seconds, 4.0);
-  second.channel = 1;
-  const ClockedStep apart = clocked({begin(1, 2.0), second, compute(1.0), await(2)});
+  const ClockedStep behind = clocked({begin(1, 2.0), begin(2, 2.0), compute(1.0), await(2)});
+  EXPECT_DOUBLE_EQ(behind.seconds, 4.0);
+  // What is before it in the channel is traffic of this rank, no work of another one.
+  EXPECT_DOUBLE_EQ(part_of(behind, TimePart::kTensor), 3.0);
+  EXPECT_DOUBLE_EQ(part_of(behind, TimePart::kBubble), 0.0);
+  const ClockedStep apart =
+      clocked({begin(1, 2.0), begin(2, 2.0, TimePart::kData), compute(1.0), await(2)});
   EXPECT_DOUBLE_EQ(apart.seconds, 2.0);
 }
 
@@ -175,21 +146,39 @@ TEST(ProgramClock, AnActionIsNotShorterThanItsHost) {
   EXPECT_DOUBLE_EQ(clocked({compute(1.0)}, 0.5).seconds, 1.0);
 }
 
+ClockEvent sum_of_both(int token, double seconds) {
+  ClockEvent sum = begin(token, seconds, TimePart::kData);
+  sum.meeting = 0;
+  return sum;
+}
+
 // Ranks of the pipeline that sum something together go on when the last one has come.
 TEST(ProgramClock, AMeetingWaitsForTheLastRank) {
-  const auto rank_of = [](double seconds) {
-    ClockEvent sum = begin(1, 0.5, TimePart::kData);
-    sum.meeting = 0;
-    return ClockRank{.before = {},
-                     .actions = {pass(ActionKind::kForward, 0, 0)},
-                     .distinct = {{.events = {compute(seconds), sum, await(1)}}},
-                     .numbers = {0}};
+  const auto summing = [](double seconds) {
+    return rank_of({compute(seconds), sum_of_both(1, 0.5), await(1)});
   };
-  const ClockedStep step = clock_programs({rank_of(1.0), rank_of(4.0)}, {{0, 1}});
+  const ClockedStep step = clock_programs({summing(1.0), summing(4.0)}, {{0, 1}});
   EXPECT_DOUBLE_EQ(step.seconds, 4.5);
   EXPECT_DOUBLE_EQ(step.timeline[0][0].end, 4.5);
   EXPECT_DOUBLE_EQ(part_of(step, TimePart::kData, 0), 0.5);
   EXPECT_DOUBLE_EQ(part_of(step, TimePart::kBubble, 0), 3.0);
+  EXPECT_DOUBLE_EQ(part_of(step, TimePart::kBubble, 1), 0.0);
+  // The first rank is the last.
+  const ClockedStep other = clock_programs({summing(4.0), summing(1.0)}, {{0, 1}});
+  EXPECT_DOUBLE_EQ(other.timeline[1][0].end, 4.5);
+  EXPECT_DOUBLE_EQ(part_of(other, TimePart::kBubble, 1), 3.0);
+  EXPECT_DOUBLE_EQ(part_of(other, TimePart::kBubble, 0), 0.0);
+}
+
+TEST(ProgramClock, AMessageQueuesBehindAMeetingOfItsChannel) {
+  const ClockRank early = rank_of({sum_of_both(1, 0.5), begin(2, 1.0, TimePart::kData), await(2)});
+  const ClockRank late = rank_of({compute(4.0), sum_of_both(1, 0.5), await(1)});
+  const ClockedStep step = clock_programs({early, late}, {{0, 1}});
+  EXPECT_DOUBLE_EQ(step.timeline[0][0].end, 5.5);
+  // And a meeting behind what each rank moves before it.
+  const ClockRank busy = rank_of({begin(2, 3.0, TimePart::kData), sum_of_both(1, 0.5), await(1)});
+  const ClockRank idle = rank_of({sum_of_both(1, 0.5), await(1)});
+  EXPECT_DOUBLE_EQ(clock_programs({busy, idle}, {{0, 1}}).timeline[1][0].end, 3.5);
 }
 
 }  // namespace

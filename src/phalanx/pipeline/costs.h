@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "phalanx/pipeline/action.h"
+
 namespace phalanx {
 
 struct StageCosts {
@@ -10,6 +12,21 @@ struct StageCosts {
   double backward_input = 1.0;
   double backward_weight = 1.0;
   double backward() const { return backward_input + backward_weight; }
+  // Of a pass; 0 of any other action.
+  double of(ActionKind kind) const {
+    switch (kind) {
+      case ActionKind::kForward:
+        return forward;
+      case ActionKind::kBackward:
+        return backward();
+      case ActionKind::kBackwardInput:
+        return backward_input;
+      case ActionKind::kBackwardWeight:
+        return backward_weight;
+      default:
+        return 0.0;
+    }
+  }
 
   friend bool operator==(const StageCosts&, const StageCosts&) = default;
 };

@@ -10,7 +10,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/threads.h"
-#include "phalanx/pipeline/replay.h"
+#include "phalanx/pipeline/simulator.h"
 
 namespace phalanx {
 namespace {
@@ -113,47 +113,27 @@ bool comes_before(const MessageEvent& a, const MessageEvent& b) {
   return order(a) < order(b);
 }
 
-struct PassTime {
-  double begin = 0.0;
-  double end = 0.0;
-};
-
-// By rank: its passes in simulated time, in list order.
-using PassTimes = std::vector<std::vector<PassTime>>;
-
-// Nothing if a pass whose result is sent takes no time: times would not order the two.
-std::optional<PassTimes> times_of(const Schedule& schedule, const Costs& costs) {
-  const Messages messages(schedule);
-  PassTimes times(schedule.ranks.size());
-  for (std::size_t rank = 0; rank < times.size(); ++rank) {
-    times[rank].reserve(schedule.ranks[rank].size());
+// Whether every pass whose result is sent takes some time: else times would not order the two.
+bool orders_messages(const Timeline& timeline, const Messages& messages) {
+  for (int rank = 0; const std::vector<TimedAction>& passes : timeline) {
+    for (const TimedAction& pass : passes) {
+      if (pass.begin < pass.end) continue;
+      const auto send = messages.outgoing(rank, pass.action);
+      if (send && send->kind == ActionKind::kSend) return false;
+    }
+    ++rank;
   }
-  bool ordered = true;
-  Replay replay(schedule, costs);
-  const bool finished =
-      replay.run([&](std::size_t rank, std::size_t index, double begin, double end) {
-        times[rank].push_back({begin, end});
-        if (begin < end) return;
-        const auto send = messages.outgoing(static_cast<int>(rank), schedule.ranks[rank][index]);
-        if (send && send->kind == ActionKind::kSend) ordered = false;
-      });
-  PHALANX_CHECK(finished, "the ranks of schedule {} wait for each other", schedule.kind);
-  if (!ordered) return std::nullopt;
-  return times;
+  return true;
 }
 
 // The ends of messages in a rank's list, in the total order. Its own sends, and the sends of each
 // peer to it, are in order already.
-std::vector<MessageEvent> events_of(const Schedule& schedule, int rank, const PassTimes& times,
-                                    const Messages& messages) {
+std::vector<MessageEvent> events_of(const Timeline& timeline, int rank, const Messages& messages) {
   std::vector<MessageEvent> events;
   const auto add = [&](int sender) {
     const auto before = static_cast<std::ptrdiff_t>(events.size());
-    auto time = times[static_cast<std::size_t>(sender)].begin();
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(sender)]) {
-      if (!is_pass(action.kind)) continue;
-      const double end = time++->end;
-      const auto send = messages.outgoing(sender, action);
+    for (const auto& [pass, begin, end] : timeline[static_cast<std::size_t>(sender)]) {
+      const auto send = messages.outgoing(sender, pass);
       if (!send || send->kind != ActionKind::kSend) continue;
       if (sender == rank) {
         events.push_back({end, *send});
@@ -210,7 +190,7 @@ class ProgramWriter {
 // Writes passes, with the actions after them, and messages in order of time. Messages come before a
 // pass that begins at the same time.
 std::vector<Action> merged(const std::vector<Action>& list, int rank,
-                           const std::vector<PassTime>& times,
+                           const std::vector<TimedAction>& times,
                            const std::vector<MessageEvent>& events, const Messages& messages) {
   const auto is_send = [](const MessageEvent& event) {
     return event.action.kind == ActionKind::kSend;
@@ -258,18 +238,18 @@ Program program_with(const Schedule& schedule, std::vector<Action> actions) {
 
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
   const Messages messages(schedule);
-  std::optional<PassTimes> times = times_of(schedule, costs);
+  Timeline timeline = timeline_of(schedule, costs);
   // The order is safe with any times.
-  if (!times) times = times_of(schedule, Costs{});
+  if (!orders_messages(timeline, messages)) timeline = timeline_of(schedule, Costs{});
   std::vector<Program> programs(schedule.ranks.size());
   const auto write = [&](std::size_t at) {
     const int rank = static_cast<int>(at);
-    const auto events = events_of(schedule, rank, *times, messages);
+    const auto events = events_of(timeline, rank, messages);
     programs[at] =
-        program_with(schedule, merged(schedule.ranks[at], rank, (*times)[at], events, messages));
+        program_with(schedule, merged(schedule.ranks[at], rank, timeline[at], events, messages));
   };
   std::size_t passes = 0;
-  for (const PassTimes::value_type& of_rank : *times) passes += of_rank.size();
+  for (const std::vector<TimedAction>& of_rank : timeline) passes += of_rank.size();
   run_parallel(programs.size(), passes < kPassesWorthThreads ? 1 : usable_cores().count, write);
   return programs;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Checks that the messages of programs cannot deadlock, under transports that wait in different
-// ways, and that messages without names arrive in the expected order.
+// ways, and that messages without names arrive in the expected order. Nothing is timed: what holds,
+// holds whatever passes and messages take.
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 // Runs the lists of a schedule in simulated time: each pass begins as soon as its rank is free and
-// its inputs are there. The simulator, the verifier and the lowering are built on it. The work is
-// linear in the number of passes: a rank that waits is continued when its input is made.
+// its inputs are there. The simulator, the lowering, the verifier and the costs of orders are built
+// on it. The work is linear in the number of passes.
 
 #include <algorithm>
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phalanx/pipeline/schedule.h"
+#include "phalanx/pipeline/timekeeper.h"
 
 namespace phalanx {
 
@@ -35,10 +36,9 @@ class Replay {
         message_(costs.message()),
         microbatches_(static_cast<std::size_t>(schedule.microbatches_of(0))),
         results_(2 * static_cast<std::size_t>(schedule.placement.directions()) *
-                     static_cast<std::size_t>(schedule.placement.stages()) * microbatches_,
-                 kMissing),
-        waiting_(results_.size(), kNobody),
-        ranks_(schedule.ranks.size()) {
+                 static_cast<std::size_t>(schedule.placement.stages()) * microbatches_),
+        ranks_(schedule.ranks.size()),
+        timekeeper_(schedule.ranks.size()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) add_chunks(rank, costs);
   }
 
@@ -46,13 +46,7 @@ class Replay {
   // and each after those that it reads from. Returns whether all lists were completed.
   template <typename OnPass>
   bool run(OnPass on_pass) {
-    std::vector<std::size_t> ready(ranks_.size());
-    for (std::size_t i = 0; i < ready.size(); ++i) ready[i] = ready.size() - 1 - i;
-    while (!ready.empty()) {
-      const std::size_t rank = ready.back();
-      ready.pop_back();
-      run_rank(rank, ready, on_pass);
-    }
+    timekeeper_.run([&](std::size_t rank, double /*time*/) { run_rank(rank, on_pass); });
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (position(rank) < schedule_.ranks[rank].size()) return false;
     }
@@ -66,16 +60,13 @@ class Replay {
     const std::span<const Action> work = work_at(list, position(rank));
     for (const Action& action : work) {
       for (const Input& input : inputs(rank, action)) {
-        if (input.exists && results_[input.result] == kMissing) return named(input.result);
+        if (input.exists && !results_[input.result].has_happened()) return named(input.result);
       }
     }
     return std::nullopt;
   }
 
  private:
-  static constexpr double kMissing = -1.0;  // no result is there before time 0
-  static constexpr int kNobody = -1;
-
   struct Input {
     bool exists = false;
     std::size_t result = 0;
@@ -92,7 +83,6 @@ class Replay {
   struct ReplayedRank {
     std::vector<ChunkState> chunks;
     std::size_t position = 0;
-    double free_at = 0.0;
   };
 
   void add_chunks(std::size_t rank, const Costs& costs) {
@@ -146,22 +136,6 @@ class Replay {
     }
   }
 
-  double duration(std::size_t rank, const Action& action) const {
-    const StageCosts& costs = chunk_of(rank, action).costs;
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return costs.forward;
-      case ActionKind::kBackward:
-        return costs.backward();
-      case ActionKind::kBackwardInput:
-        return costs.backward_input;
-      case ActionKind::kBackwardWeight:
-        return costs.backward_weight;
-      default:
-        return 0.0;
-    }
-  }
-
   // The actions that begin together: one, or a pair.
   std::span<const Action> work_at(const std::vector<Action>& list, std::size_t position) const {
     const bool pair = pairs_ == Pairs::kAtomic && list[position].paired;
@@ -170,35 +144,31 @@ class Replay {
 
   // When the actions can begin. Nothing if an input is missing: the rank then waits for it.
   std::optional<double> begin_of(std::size_t rank, std::span<const Action> work) {
-    double begin = ranks_[rank].free_at;
+    double begin = timekeeper_.now(rank);
     for (const Action& action : work) {
       for (const Input& input : inputs(rank, action)) {
         if (!input.exists) continue;
-        if (results_[input.result] == kMissing) {
-          waiting_[input.result] = static_cast<int>(rank);
+        TimedEvent& result = results_[input.result];
+        if (!result.has_happened()) {
+          timekeeper_.wait(rank, result);
           return std::nullopt;
         }
-        begin = std::max(begin, results_[input.result] + input.delay);
+        begin = std::max(begin, result.time + input.delay);
       }
     }
     return begin;
   }
 
-  void publish(std::size_t rank, const Action& action, double end,
-               std::vector<std::size_t>& ready) {
+  void publish(std::size_t rank, const Action& action, double end) {
     if (action.kind == ActionKind::kBackwardWeight) return;
     std::size_t result =
         chunk_of(rank, action).first_result + static_cast<std::size_t>(action.microbatch);
     if (action.kind != ActionKind::kForward) result += gradients();
-    results_[result] = end;
-    // A rank that waits for a later pass of its own list waits for ever.
-    if (waiting_[result] != kNobody && waiting_[result] != static_cast<int>(rank)) {
-      ready.push_back(static_cast<std::size_t>(waiting_[result]));
-    }
+    timekeeper_.happen(results_[result], end);
   }
 
   template <typename OnPass>
-  void run_rank(std::size_t rank, std::vector<std::size_t>& ready, OnPass& on_pass) {
+  void run_rank(std::size_t rank, OnPass& on_pass) {
     const std::vector<Action>& list = schedule_.ranks[rank];
     ReplayedRank& state = ranks_[rank];
     while (state.position < list.size()) {
@@ -210,12 +180,12 @@ class Replay {
       const std::optional<double> begin = begin_of(rank, work);
       if (!begin) return;
       double end = *begin;
-      for (const Action& action : work) end += duration(rank, action);
+      for (const Action& action : work) end += chunk_of(rank, action).costs.of(action.kind);
       for (const Action& action : work) {
         on_pass(rank, state.position++, *begin, end);
-        publish(rank, action, end, ready);
+        publish(rank, action, end);
       }
-      state.free_at = end;
+      timekeeper_.now(rank) = end;
     }
   }
 
@@ -224,9 +194,9 @@ class Replay {
   double message_;
   std::size_t microbatches_;
   // Results are numbered by (payload, direction, stage, microbatch).
-  std::vector<double> results_;  // when each is there
-  std::vector<int> waiting_;     // the rank that waits for each
+  std::vector<TimedEvent> results_;
   std::vector<ReplayedRank> ranks_;
+  Timekeeper timekeeper_;
 };
 
 }  // namespace phalanx

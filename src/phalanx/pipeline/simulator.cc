@@ -38,19 +38,6 @@ Timeline replayed(const Schedule& schedule, const Costs& costs, Replay::Pairs pa
   return timeline;
 }
 
-// The time when all ranks are done, without the timeline.
-double atomic_makespan(const Schedule& schedule, const Costs& costs) {
-  double last = 0.0;
-  Replay replay(schedule, costs, Replay::Pairs::kAtomic);
-  const bool finished =
-      replay.run([&](std::size_t /*rank*/, std::size_t /*index*/, double /*begin*/, double end) {
-        last = std::max(last, end);
-      });
-  PHALANX_CHECK(finished, "the ranks of schedule {} wait for each other where pairs are atomic",
-                schedule.kind);
-  return last;
-}
-
 // The way from the rank where microbatches enter to a rank's first stage, plus the rank's own work.
 // If backward passes are fused, plus the way back: the rank's last pass is the backward pass of one
 // of its stages, and those of the stages before still follow.
@@ -113,11 +100,18 @@ TimelineMeasures measure(const Timeline& timeline) {
   return measures;
 }
 
+Timeline timeline_of(const Schedule& schedule, const Costs& costs) {
+  return replayed(schedule, costs, Replay::Pairs::kApart);
+}
+
 Simulation simulate(const Schedule& schedule, const Costs& costs) {
   Simulation simulation;
-  simulation.timeline = replayed(schedule, costs, Replay::Pairs::kApart);
+  simulation.timeline = timeline_of(schedule, costs);
   simulation.measures = measure(simulation.timeline);
-  if (has_pairs(schedule)) simulation.atomic_makespan = atomic_makespan(schedule, costs);
+  if (has_pairs(schedule)) {
+    simulation.atomic_makespan =
+        measure(replayed(schedule, costs, Replay::Pairs::kAtomic)).makespan;
+  }
   if (schedule.placement.directions() == 1) {
     simulation.lower_bound = lower_bound(schedule, costs);
   }

@@ -39,7 +39,10 @@ struct Simulation {
   std::optional<double> lower_bound;
 };
 
-// InternalError if the lists wait for each other: verify() first.
+// The passes of every rank. InternalError if the lists wait for each other: verify() first.
+Timeline timeline_of(const Schedule& schedule, const Costs& costs);
+
+// InternalError as timeline_of().
 Simulation simulate(const Schedule& schedule, const Costs& costs);
 
 // The peak of each rank's saved memory, in activations of one chunk and microbatch: a forward pass

@@ -11,19 +11,6 @@
 
 namespace phalanx {
 
-inline double duration(const Action& action, const StageCosts& costs) {
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return costs.forward;
-    case ActionKind::kBackward:
-      return costs.backward();
-    case ActionKind::kBackwardInput:
-      return costs.backward_input;
-    default:
-      return costs.backward_weight;
-  }
-}
-
 // The time when the last rank is done; nothing if ranks wait for each other. Sweeps over all ranks
 // until none can continue.
 class SlowSimulator {
@@ -76,7 +63,7 @@ class SlowSimulator {
       const bool sent = placement.rank(std::get<2>(read), direction) != rank;
       begin = std::max(begin, ends_[read] + (sent ? costs_.message() : 0.0));
     }
-    free = begin + duration(action, costs_.stage(stage));
+    free = begin + costs_.stage(stage).of(action.kind);
     if (action.kind == ActionKind::kForward) ends_[key(ActionKind::kForward, stage)] = free;
     if (makes_input_gradient(action.kind)) ends_[key(ActionKind::kBackward, stage)] = free;
     return true;
@@ -113,7 +100,7 @@ inline std::optional<double> makespan_of_programs(const std::vector<Program>& pr
       const auto found = arrived[rank].find({payload, action.chunk, action.microbatch});
       const bool reads = action.kind != ActionKind::kBackwardWeight && found != arrived[rank].end();
       if (reads) free[rank] = std::max(free[rank], found->second);
-      free[rank] += duration(action, costs.stage(stage));
+      free[rank] += costs.stage(stage).of(action.kind);
     }
     return true;
   };

@@ -1,7 +1,8 @@
 #pragma once
 // A heuristic for one chunk on every rank, after that of the zero-bubble paper: as many forward
 // passes as memory allows before the first gradient is there, then forward passes and input
-// gradients in turn, and weight gradients where the rank would wait or memory is full.
+// gradients in turn, and weight gradients where the rank would wait or memory is full. Time is kept
+// here, not by a replay, because a rank's list comes to be as time goes on.
 
 #include <optional>
 
