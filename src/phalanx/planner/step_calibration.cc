@@ -24,10 +24,11 @@ CalibratedDevice calibrated_device(const RunPlan& plan, const Machine& machine, 
     return scaled(machine.device, factor,
                   fmt::format("{}, times of {} x {:.4g}", source, machine.device.name, factor));
   };
+  const PipelineTraces traces = trace_pipeline(plan);
   // ln(predicted / measured), which grows with the logarithm of the factor.
   const auto miss = [&](double log_factor) {
     const Machine tried = machine.with(device_of(std::exp(log_factor)));
-    return std::log(predict_step(plan, tried).seconds / seconds);
+    return std::log(predict_step(plan, traces, tried, {.with_range = false}).seconds / seconds);
   };
   struct End {
     double at = 0.0;

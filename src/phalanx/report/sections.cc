@@ -141,7 +141,7 @@ std::string predicted_parts(const Json& prediction, double predicted, double mea
   const double whole = std::max({predicted, measured, sum});
   return fmt::format("<p class=\"note\">{}</p>\n", escape_markup(farthest)) +
          bars({bar_row("predicted", shares(before, whole), duration_text(predicted)),
-               bar_row("measured", shares(after, whole), duration_text(sum))}) +
+               bar_row("measured (mean)", shares(after, whole), duration_text(sum))}) +
          bar_legend(after) + to_html({{"", "predicted", "measured", "difference"}, rows, ""});
 }
 

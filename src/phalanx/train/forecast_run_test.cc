@@ -72,6 +72,8 @@ TEST_F(ForecastRunTest, ShowsWhatWasPredictedBesideWhatWasMeasured) {
     EXPECT_GT(line.at("seconds/optimizer"), 0);
     EXPECT_GT(line.at("predicted_seconds/products"), 0);
     EXPECT_FALSE(line.contains("seconds/cp"));
+    // The norm is summed over both stages: who waits there waits for the other stage.
+    EXPECT_EQ(line.at("seconds/dp"), 0);
   }
 
   const Json& compared = lines.back().at("prediction");

@@ -27,8 +27,18 @@ std::array<double, kMeasuredParts.size() + 1> parts_of(const StepForecast& forec
   return rows;
 }
 
-StepParts::Part StepParts::part_of(const MessageGroup& group) {
-  switch (part_of_group(group.name)) {
+StepParts::Part StepParts::part_of(const std::shared_ptr<const MessageGroup>& group) {
+  const auto [known, is_new] = groups_.try_emplace(group, Part::kData);
+  if (!is_new) return known->second;
+  const auto stage = [&](int rank) { return grids_.coordinates(rank).pipeline; };
+  const int first = stage(group->ranks.front());
+  const bool has_stages =
+      std::ranges::any_of(group->ranks, [&](int rank) { return stage(rank) != first; });
+  return known->second = has_stages ? Part::kPipeline : measured_as(part_of_group(group->name));
+}
+
+StepParts::Part StepParts::measured_as(TimePart traffic) {
+  switch (traffic) {
     case TimePart::kTensor:
       return Part::kTensor;
     case TimePart::kContext:
@@ -72,7 +82,7 @@ void StepParts::count(bool is_update) {
                                            : Part::kMemory,
           op->seconds);
     } else if (const auto* message = std::get_if<MessageBegun>(&event)) {
-      under_way_.insert_or_assign(message->work, part_of(*message->group));
+      under_way_.insert_or_assign(message->work, part_of(message->group));
     } else if (const auto* transfer = std::get_if<TransferBegun>(&event)) {
       under_way_.insert_or_assign(transfer->work, Part::kDisk);
     } else if (const auto* awaited = std::get_if<Awaited>(&event)) {

@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <vector>
 
+#include "phalanx/clock/program_clock.h"
+#include "phalanx/mesh/parallel_grids.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/start/step_forecast.h"
 #include "phalanx/tensor/recorder.h"
@@ -16,7 +19,8 @@
 namespace phalanx {
 
 // The waits for messages of a group are "tp" and so on. "pipeline" is waiting for other stages: for
-// their messages and for their passes, which a rank cannot tell apart.
+// their messages and for their passes, which a rank cannot tell apart, in any group with several
+// stages.
 inline constexpr std::array<std::string_view, 10> kMeasuredParts = {
     "products", "attention", "memory", "tp", "cp", "ep", "dp", "pipeline", "optimizer", "disk"};
 
@@ -28,8 +32,8 @@ class StepParts {
  public:
   // On a device enqueueing is what takes the host time: nothing is measured there.
   static bool can_measure(const Backend& backend) { return is_host(backend.space()); }
-  // The rank must outlive it.
-  explicit StepParts(Rank& rank) : rank_(rank) {}
+  // Both must outlive it.
+  StepParts(Rank& rank, const ParallelGrids& grids) : rank_(rank), grids_(grids) {}
 
   // Around the iterations that the pipeline runs in one go, and their updates.
   void begin();
@@ -55,11 +59,14 @@ class StepParts {
     kDisk
   };
   void add(Part part, double seconds) { seconds_[static_cast<std::size_t>(part)] += seconds; }
-  static Part part_of(const MessageGroup& group);
+  static Part measured_as(TimePart traffic);
+  Part part_of(const std::shared_ptr<const MessageGroup>& group);
   // Adds what was recorded since the last call.
   void count(bool is_update);
 
   Rank& rank_;
+  const ParallelGrids& grids_;
+  std::map<std::shared_ptr<const MessageGroup>, Part> groups_;  // that were asked for
   Recorder recorder_;
   std::size_t counted_ = 0;  // events
   std::size_t update_ = 0;   // the first event of an update

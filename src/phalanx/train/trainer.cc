@@ -103,7 +103,9 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       second_places_(setup.saved_run(), rank_, listeners(), background(setup, watch)),
       snapshots_(snapshots_of(setup, rank_)) {
   if (is_traced()) reserve_trace();
-  if (!config_.run.cluster.empty() && StepParts::can_measure(*backend_)) parts_.emplace(rank_);
+  if (!config_.run.cluster.empty() && StepParts::can_measure(*backend_)) {
+    parts_.emplace(rank_, setup.grids);
+  }
   scaler_.restore(state_.loss_scaler);
   if (const std::string text = sinks != nullptr ? setup.device.unchecked_text() : std::string();
       !text.empty()) {
