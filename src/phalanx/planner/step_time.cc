@@ -13,6 +13,7 @@
 #include "phalanx/clock/pricing.h"
 #include "phalanx/rehearsal/rank_trace.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/disk_rates.h"
 
 namespace phalanx {
 namespace {
@@ -29,9 +30,27 @@ std::vector<RankTrace> trace_pipeline(const RunPlan& plan, const StepPrograms& p
   return traces;
 }
 
+// The seconds of a node's disk, at --disk-bandwidth: all ranks of a stage in a node do the same at
+// the same time.
+Pricing::DiskSeconds disk_seconds(const RunPlan& plan, int devices_per_node) {
+  const std::optional<DiskRates> rates = disk_rates(plan.config.layout);
+  if (!rates) return {};
+  const auto stage = [&plan](int rank) { return plan.grids.coordinates(rank).pipeline; };
+  return [&plan, stage, devices_per_node, rates](int rank, const TransferBegun& transfer) {
+    const int first = rank / devices_per_node * devices_per_node;
+    const int end = std::min(first + devices_per_node, plan.grids.world_size());
+    int alike = 0;
+    for (int other = first; other < end; ++other) alike += stage(other) == stage(rank) ? 1 : 0;
+    const double bytes = alike * static_cast<double>(transfer.bytes);
+    return transfer.op == "read" ? rates->seconds(bytes, 0.0) : rates->seconds(0.0, bytes);
+  };
+}
+
 ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
                     const Machine& machine) {
   Pricing pricing(machine, [&](int rank) { return plan.grids.coordinates(rank).pipeline; });
+  const int in_node = static_cast<int>(machine.cluster.devices_per_node.value);
+  pricing.price_transfers(disk_seconds(plan, in_node));
   std::vector<ClockRank> ranks;
   for (const RankTrace& trace : traces) {
     const auto priced = [&](const Trace& events, ActionKind kind) {
@@ -40,7 +59,8 @@ ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
     ClockRank rank{.before = priced(trace.before, ActionKind::kForward).events,
                    .actions = trace.actions,
                    .distinct = std::vector<ClockAction>(trace.distinct.size()),
-                   .numbers = trace.numbers};
+                   .numbers = trace.numbers,
+                   .node = trace.rank / in_node};
     for (std::size_t i = 0; i < trace.actions.size(); ++i) {
       const std::size_t number = trace.numbers[i];
       if (!rank.distinct[number].events.empty()) continue;
@@ -48,7 +68,7 @@ ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
     }
     ranks.push_back(std::move(rank));
   }
-  return clock_programs(ranks, pricing.meetings());
+  return clock_repeated(std::move(ranks), pricing.meetings());
 }
 
 ProductType product_type_of(const ModelConfig& model) {
@@ -93,7 +113,7 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
                             .critical_path = step.critical_path,
                             .world_ranks = ranks,
                             .timeline = step.timeline,
-                            .leaves_out_files = plan.disk.has_value(),
+                            .leaves_out_files = plan.disk.has_value() && !plan.disk->seconds,
                             .assumed = assumed_numbers(machine)};
   const double iterations = programs.usual.iterations;
   const auto scaled = [&](const Machine& described) {
@@ -191,7 +211,8 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
     }
     text += '\n';
   }
-  if (prediction.leaves_out_files) text += "  without the transfers to and from files\n";
+  if (prediction.leaves_out_files)
+    text += "  without the transfers to and from files: --disk-bandwidth says how fast they are\n";
   if (!prediction.assumed.empty()) {
     text += "  assumed, not measured:";
     for (const std::string& name : prediction.assumed) text += ' ' + name;
