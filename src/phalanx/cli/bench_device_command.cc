@@ -15,6 +15,7 @@
 #include "phalanx/base/machine.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/output_files.h"
+#include "phalanx/cli/shapes_file.h"
 #include "phalanx/clock/constant_fit.h"
 #include "phalanx/clock/device_measurement.h"
 #include "phalanx/flags/flag_set.h"

@@ -33,8 +33,8 @@ constexpr Command kCommands[] = {
      run_plan},
     {kPlanning, "schedule", "a pipeline schedule: verified, simulated, drawn", run_schedule},
     {kPlanning, "grid", "which rank sits where, and all groups", run_grid},
-    {kPlanning, "bench", "what a plan reckons with, measured: bench disk DIR, bench device -o FILE",
-     run_bench},
+    {kPlanning, "bench",
+     "what a plan reckons with, measured: bench disk DIR, bench device|cluster -o FILE", run_bench},
     {kData, "preprocess-data", "text or JSON lines into a .bin/.idx dataset", run_preprocess_data},
     {kData, "train-tokenizer", "a byte-level BPE vocabulary from text", run_train_tokenizer},
     {kData, "tokenize", "standard input into token ids, or back", run_tokenize},
@@ -101,6 +101,12 @@ bool is_command(std::string_view word) {
 }
 
 bool is_training_command(std::string_view word) { return word == "pretrain" || word == "finetune"; }
+
+bool has_ranks(std::span<const std::string> words) {
+  if (words.empty()) return false;
+  const bool measures = words[0] == "bench" && words.size() > 1 && words[1] == "cluster";
+  return measures || is_training_command(words[0]);
+}
 
 int run_command(CommandIo& io, const std::vector<std::string>& words) {
   PHALANX_CHECK(!words.empty(), "no command");

@@ -25,6 +25,8 @@ std::string usage_text();
 bool is_command(std::string_view word);
 // Whether the command trains: such a process may join others, and signals make it save.
 bool is_training_command(std::string_view word);
+// Whether processes that a launcher starts with these words are ranks, which join each other.
+bool has_ranks(std::span<const std::string> words);
 // Runs the command that the first word names; UsageError if there is none.
 int run_command(CommandIo& io, const std::vector<std::string>& words);
 

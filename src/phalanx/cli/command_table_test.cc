@@ -205,6 +205,7 @@ TEST(CommandTable, ATextWithoutChoicesIsAPathOrAnybodysGuess) {
                                            "--cluster",
                                            "--compare",
                                            "--costs",
+                                           "--device",
                                            "--disk-bandwidth",
                                            "--document-separator",
                                            "--documents",

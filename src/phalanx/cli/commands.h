@@ -22,6 +22,7 @@ int run_grid(CommandIo& io, const Arguments& arguments);
 int run_bench(CommandIo& io, const Arguments& arguments);
 int run_bench_disk(CommandIo& io, const Arguments& arguments);  // the verbs of it
 int run_bench_device(CommandIo& io, const Arguments& arguments);
+int run_bench_cluster(CommandIo& io, const Arguments& arguments);
 int run_selftest(CommandIo& io, const Arguments& arguments);
 int run_generate(CommandIo& io, const Arguments& arguments);
 int run_score(CommandIo& io, const Arguments& arguments);

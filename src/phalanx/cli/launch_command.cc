@@ -37,7 +37,7 @@ int run_launch(CommandIo& io, const Arguments& arguments) {
         "phalanx launch starts processes and takes their signals, which only the program can: run "
         "it there");
   }
-  options.ranks_join = is_training_command(options.command.front());
+  options.ranks_join = has_ranks(options.command);
   let_log_drop_lines();
   const Secret secret = launch::run_secret(options);
   const FileDescriptor shared(secret.empty() ? -1 : share_secret(secret));

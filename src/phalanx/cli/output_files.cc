@@ -1,6 +1,7 @@
 #include "phalanx/cli/output_files.h"
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/file.h"
 
 namespace phalanx {
 
@@ -15,6 +16,17 @@ void check_output(std::string_view flag, const std::filesystem::path& path, bool
     throw ConfigError("{} {}: is there already: give --overwrite to replace it", flag,
                       path.string());
   }
+}
+
+void check_writable(std::string_view flag, const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.parent_path();
+  std::error_code unknown;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, unknown)) {
+    throw OutputError("{} {}: there is no directory {}: make it", flag, path.string(),
+                      folder.string());
+  }
+  // Beside the file, and removed at once.
+  const DurableFile probe(path);
 }
 
 }  // namespace phalanx

@@ -10,4 +10,7 @@ namespace phalanx {
 // something other than a file is there. `flag` names the file.
 void check_output(std::string_view flag, const std::filesystem::path& path, bool overwrite);
 
+// OutputError if no file can be written there: its folder is missing, or may not be written to.
+void check_writable(std::string_view flag, const std::filesystem::path& path);
+
 }  // namespace phalanx

@@ -19,6 +19,7 @@
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
 #include "phalanx/cli/model_name.h"
+#include "phalanx/cli/shapes_file.h"
 #include "phalanx/cli/time_flags.h"
 #include "phalanx/cli/verb.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
@@ -200,6 +201,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
       },
       [&] {
         settle(flags, call);
+        call.time.cluster = config.run.cluster;
         // As a run does when it has opened the checkpoint.
         config.lora.has_base = config.lora.rank > 0 && !(config.run.load.empty() &&
                                                          config.run.pretrained_checkpoint.empty());

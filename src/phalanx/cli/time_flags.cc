@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -13,13 +14,27 @@
 #include "phalanx/timelines/timeline_drawing.h"
 
 namespace phalanx {
+namespace {
+
+ProductType product_type_named(const std::string& name) {
+  return *std::ranges::find_if(kProductTypes,
+                               [&](ProductType type) { return name_of(type) == name; });
+}
+
+}  // namespace
 
 void TimeFlags::add_to(FlagSet& flags) {
-  flags.add({.name = "--cluster",
-             .help = "How long a step takes on this machine: a100-40, a100-80, h100, h200, b200 or "
-                     "another shipped one, or a file with its description",
-             .value_name = "NAME|FILE"},
-            &cluster);
+  flags.add({.name = "--stack",
+             .help = "How long a step takes that other software does, which hides other traffic "
+                     "and moves other bytes; not given: Phalanx's own",
+             .choices = kSoftwareStackNames,
+             .needs = "--cluster"},
+            &stack);
+  flags.add({.name = "--products-type",
+             .help = "What layers multiply, in a prediction; not given: the type of their tensors",
+             .choices = kProductTypeNames,
+             .needs = "--cluster"},
+            &products_type);
   flags.add({.name = "--step-timeline",
              .help = "When each rank of a pipeline is predicted to do its passes: a picture "
                      "(.svg), text (.txt) or a trace for Perfetto and Chrome (.json)",
@@ -35,7 +50,10 @@ void TimeFlags::add_to(FlagSet& flags) {
 }
 
 StepPrediction TimeFlags::predict(const RunPlan& plan) const {
-  return predict_step(plan, machine_of(cluster));
+  PredictedProgram program;
+  if (!stack.empty()) program.stack = &software_stack(stack);
+  if (!products_type.empty()) program.products_type = product_type_named(products_type);
+  return predict_step(plan, machine_of(cluster), program);
 }
 
 std::string TimeFlags::text_of(const StepPrediction& prediction) const {

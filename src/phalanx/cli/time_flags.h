@@ -9,7 +9,9 @@
 namespace phalanx {
 
 struct TimeFlags {
-  std::string cluster;
+  std::string cluster;  // --cluster, which is a flag of runs, too
+  std::string stack;
+  std::string products_type;
   std::string step_timeline;
   double tokens = 0.0;
 

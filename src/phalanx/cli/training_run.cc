@@ -31,13 +31,31 @@ std::int64_t ranks_on_these_cores(const LaunchEnvironment& environment) {
   return has_own_cores ? 1 : environment.local_size;
 }
 
+// Whether the ranks are threads of this process, although a launcher started it.
+bool starts_threads(const std::optional<LaunchEnvironment>& environment, const FlagSet& flags,
+                    const TrainConfig& config) {
+  const bool wants_threads = environment && flags.given("--nproc") &&
+                             (environment->world_size > 1 || config.layout.world_size > 1);
+  // The only process of torchrun or Slurm has no others to join.
+  const bool may_start_threads =
+      environment && environment->world_size == 1 && environment->hosts_coordinator;
+  if (wants_threads && !may_start_threads) {
+    throw UsageError(
+        "--nproc starts ranks as threads of this process, but {} {} started ({}): leave --nproc "
+        "out; the launcher's --nproc-per-node says how many ranks there are",
+        environment->world_size, environment->world_size == 1 ? "process was" : "processes were",
+        environment->source);
+  }
+  return wants_threads;
+}
+
 // Threads of this process, or this process as one rank of many.
 std::unique_ptr<RankRunner> runner_of(const std::optional<LaunchEnvironment>& environment,
-                                      const TrainConfig& config, const StopSignals& signals) {
+                                      const TrainConfig& config, const StopRequests& stop) {
   if (!environment) return make_thread_runner(static_cast<int>(config.layout.world_size));
   if (environment->rank == 0 && !environment->note.empty()) log_info("> {}", environment->note);
-  return make_process_runner(*environment, config.run, timeout_of(config.run), [&signals] {
-    if (signals.received() != 0) throw StoppedEarly{};
+  return make_process_runner(*environment, config.run, timeout_of(config.run), [&stop] {
+    if (stop.received() != 0) throw StoppedEarly{};
   });
 }
 
@@ -99,25 +117,21 @@ void add_start_flags(FlagSet& flags, TrainConfig& config) {
   add_deepspeed_config(flags, config);
 }
 
+std::unique_ptr<RankRunner> start_ranks(const std::optional<LaunchEnvironment>& environment,
+                                        const FlagSet& flags, const TrainConfig& config,
+                                        const StopRequests& stop) {
+  const bool as_threads = starts_threads(environment, flags, config);
+  return runner_of(as_threads ? std::nullopt : environment, config, stop);
+}
+
 int run_training(CommandIo& io, const std::optional<LaunchEnvironment>& environment,
                  const FlagSet& flags, TrainConfig& config) {
   if (!io.owns_process()) return status_of(train_on_threads(flags, config, nullptr, nullptr));
   let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
   read_job(config.run);
-  const bool starts_threads = environment && flags.given("--nproc") &&
-                              (environment->world_size > 1 || config.layout.world_size > 1);
-  // The only process of torchrun or Slurm has no others to join.
-  const bool may_start_threads =
-      environment && environment->world_size == 1 && environment->hosts_coordinator;
-  if (starts_threads && !may_start_threads) {
-    throw UsageError(
-        "--nproc starts ranks as threads of this process, but {} {} started ({}): leave --nproc "
-        "out; the launcher's --nproc-per-node says how many ranks there are",
-        environment->world_size, environment->world_size == 1 ? "process was" : "processes were",
-        environment->source);
-  }
-  return status_of(train(starts_threads ? std::nullopt : environment, config));
+  return status_of(
+      train(starts_threads(environment, flags, config) ? std::nullopt : environment, config));
 }
 
 RunEnd train_on_threads(const FlagSet& flags, TrainConfig& config, const StopToken& stop,

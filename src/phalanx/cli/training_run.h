@@ -9,6 +9,7 @@
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/rendezvous/launch_environment.h"
 #include "phalanx/settings/train_config.h"
+#include "phalanx/start/rank_runner.h"
 #include "phalanx/train/run_end.h"
 
 namespace phalanx {
@@ -22,6 +23,13 @@ void add_other_train_flags(FlagSet& flags, TrainConfig& config);
 
 // Adds --nproc and flags that name files of flags, as the last flags.
 void add_start_flags(FlagSet& flags, TrainConfig& config);
+
+// The ranks that the flags and the launcher say: threads of this process, or this process as one of
+// many, which has joined the others when this returns; StoppedEarly where `stop` asks meanwhile.
+// UsageError where --nproc is given to one of several processes.
+std::unique_ptr<RankRunner> start_ranks(const std::optional<LaunchEnvironment>& environment,
+                                        const FlagSet& flags, const TrainConfig& config,
+                                        const StopRequests& stop);
 
 // Trains by the flags that were read, and returns the exit status.
 int run_training(CommandIo& io, const std::optional<LaunchEnvironment>& environment,

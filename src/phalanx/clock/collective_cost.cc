@@ -73,6 +73,10 @@ CollectiveKind collective_kind(std::string_view op) {
   return found->kind;
 }
 
+std::string_view name_of(CollectiveKind kind) {
+  return std::ranges::find(kKinds, kind, &NamedKind::kind)->op;
+}
+
 GroupPlace place_of(std::span<const int> ranks, int devices_per_node) {
   GroupPlace place{.ranks = static_cast<int>(ranks.size())};
   int in_node = 0;

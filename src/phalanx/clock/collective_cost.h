@@ -18,6 +18,7 @@ enum class CollectiveKind : std::uint8_t {
 };
 // Of the names that communicators record: "all_reduce". InternalError for another.
 CollectiveKind collective_kind(std::string_view op);
+std::string_view name_of(CollectiveKind kind);
 
 // Where the ranks of a group are: `ranks_in_node` of them in each of its nodes, `stride` devices
 // apart. While a group talks, those between its ranks do so, too: they share the network cards.

@@ -142,7 +142,11 @@ class Measurement {
 
   void warm_up() {
     options_.note(fmt::format("{:.2g} s at full load first", sizes_.warm_up));
-    time(product_case("linear_forward", sizes_.layers[2]), sizes_.warm_up);
+    constexpr double kSlice = 0.5;  // seconds, between two looks at is_stopped()
+    const ops::Case row = product_case("linear_forward", sizes_.layers[2]);
+    for (double left = sizes_.warm_up; left > 0.0 && !options_.is_stopped(); left -= kSlice) {
+      timer_->time(row, std::min(left, kSlice), 1);
+    }
   }
 
   void add_products(DeviceMeasurements& to) {

@@ -61,14 +61,30 @@ DeviceDescription device_beside(const std::string& file, const std::string& devi
     throw ConfigError("{}: device {} is neither a file beside it nor one of {}", file, device,
                       fmt::join(shipped_device_names(), ", "));
   }
-  const YamlContents contents = read_yaml(path);
-  if (!has_heading(contents, "device")) {
-    throw DataError("{}: it has no section `device:`, and {} names it as a device", path, file);
-  }
-  return device_from_yaml(contents, path);
+  return device_of(path);
 }
 
 }  // namespace
+
+DeviceDescription device_of(const std::string& name_or_file) {
+  if (has(shipped_device_names(), name_or_file)) return shipped_device(name_or_file);
+  if (!is_file(name_or_file)) {
+    throw ConfigError("device {} is neither a file nor one of {}", name_or_file,
+                      fmt::join(shipped_device_names(), ", "));
+  }
+  const YamlContents contents = read_yaml(name_or_file);
+  if (!has_heading(contents, "device")) {
+    throw DataError("{}: it has no section `device:`, as the file of a device", name_or_file);
+  }
+  return device_from_yaml(contents, name_or_file);
+}
+
+Machine Machine::with(DeviceDescription other) const {
+  ClusterDescription described = is_device_alone ? one_machine(other) : cluster;
+  return {.device = std::move(other),
+          .cluster = std::move(described),
+          .is_device_alone = is_device_alone};
+}
 
 Machine machine_of(const std::string& name_or_file) {
   if (has(shipped_cluster_names(), name_or_file)) {
@@ -91,7 +107,7 @@ Machine machine_of(const std::string& name_or_file) {
   if (has_heading(contents, "device")) {
     DeviceDescription device = device_from_yaml(contents, name_or_file);
     ClusterDescription cluster = one_machine(device);
-    return {.device = std::move(device), .cluster = std::move(cluster)};
+    return {.device = std::move(device), .cluster = std::move(cluster), .is_device_alone = true};
   }
   throw DataError("{}: it has neither a section `cluster:` nor `device:`", name_or_file);
 }

@@ -13,6 +13,11 @@ namespace phalanx {
 struct Machine {
   DeviceDescription device;
   ClusterDescription cluster;
+  // The cluster follows from the device: its ranks are of one machine.
+  bool is_device_alone = false;
+
+  // The same with another device.
+  Machine with(DeviceDescription other) const;
 };
 
 // What is shipped: a100-40, a100-80, h100, h200, b200, and clusters of them. The name of a device
@@ -22,6 +27,10 @@ std::vector<std::string> shipped_cluster_names();
 // ConfigError that lists the names, if there is none such.
 DeviceDescription shipped_device(std::string_view name);
 ClusterDescription shipped_cluster(std::string_view name);
+
+// A shipped device, or a file with a section `device`. ConfigError if there is neither, DataError
+// as DescriptionReader.
+DeviceDescription device_of(const std::string& name_or_file);
 
 // A name, or a file with a section `cluster` or `device` (ranks of one machine, which copy in its
 // memory: that is assumed, not measured). A cluster's file names its device as --cluster does: a

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -23,6 +24,15 @@ double weight_of(double squared_distance) { return 1.0 / (squared_distance * squ
 
 double doublings(std::int64_t from, std::int64_t to) {
   return std::log2(static_cast<double>(to) / static_cast<double>(from));
+}
+
+double squared_distance(const MatrixProduct& from, const MatrixProduct& to) {
+  double squares = 0.0;
+  for (const double distance : {doublings(from.m, to.m), doublings(from.n, to.n),
+                                doublings(from.k, to.k), doublings(from.batch, to.batch)}) {
+    squares += distance * distance;
+  }
+  return squares;
 }
 
 // The mean of logarithms, by their weights.
@@ -102,18 +112,21 @@ double MatrixProduct::bytes() const {
   return static_cast<double>(batch) * (read * operand + static_cast<double>(m * n) * result);
 }
 
+double doublings_to_measured(const std::vector<MeasuredProduct>& measured,
+                             const MatrixProduct& product) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [of, factor] : measured) {
+    if (of.type == product.type) least = std::min(least, squared_distance(of, product));
+  }
+  return std::sqrt(least);
+}
+
 double product_factor(const std::vector<MeasuredProduct>& measured, const MatrixProduct& product) {
   if (measured.empty()) return 1.0;
   LogMean mean;
   mean.add(1.0, kFormula);
   for (const auto& [of, factor] : measured) {
-    if (of.type != product.type) continue;
-    double squares = kSame;
-    for (const double distance : {doublings(of.m, product.m), doublings(of.n, product.n),
-                                  doublings(of.k, product.k), doublings(of.batch, product.batch)}) {
-      squares += distance * distance;
-    }
-    mean.add(factor.value, squares);
+    if (of.type == product.type) mean.add(factor.value, kSame + squared_distance(of, product));
   }
   return mean.value();
 }

@@ -19,7 +19,8 @@ enum class ProductType : std::uint8_t { kF32, kTF32, kF16, kBF16, kFP8 };
 inline constexpr std::array kProductTypes = {ProductType::kF32, ProductType::kTF32,
                                              ProductType::kF16, ProductType::kBF16,
                                              ProductType::kFP8};
-// "f32", "tf32", "f16", "bf16", "fp8".
+inline constexpr std::string_view kProductTypeNames = "f32 tf32 f16 bf16 fp8";
+// One of these names.
 std::string_view name_of(ProductType type);
 // Bytes of an operand's element in memory.
 std::int64_t size_of(ProductType type);
@@ -59,6 +60,10 @@ struct MeasuredAttention {
   Quantity share;
 };
 
+// From a product to the nearest that was measured in its type: doublings of m, n, k and batch, the
+// root of the sum of their squares. Infinite where there is none.
+double doublings_to_measured(const std::vector<MeasuredProduct>& measured,
+                             const MatrixProduct& product);
 // By how much the formula's time of a product is multiplied: the mean of the measured factors, on a
 // logarithmic scale, each by its distance d in doublings of m, n, k and batch with the weight
 // 1 / d^4; the formula itself, a factor of 1, is in it as if it were two doublings away.

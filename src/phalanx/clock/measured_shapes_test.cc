@@ -15,6 +15,16 @@ MatrixProduct of_size(std::int64_t m, std::int64_t n, std::int64_t k,
   return {m, n, k, 1, type};
 }
 
+TEST(MeasuredShapes, TheNearestOfTheTypeCounts) {
+  const std::vector<MeasuredProduct> points = {
+      {{1024, 1024, 1024, 1, ProductType::kBF16}, measured(1.0, "")},
+      {{4096, 1024, 1024, 1, ProductType::kF32}, measured(1.0, "")}};
+  EXPECT_EQ(doublings_to_measured(points, {1024, 1024, 1024, 1, ProductType::kBF16}), 0.0);
+  EXPECT_EQ(doublings_to_measured(points, {8192, 1024, 16384, 1, ProductType::kBF16}), 5.0);
+  EXPECT_EQ(doublings_to_measured(points, {1024, 1024, 1024, 1, ProductType::kF32}), 2.0);
+  EXPECT_TRUE(std::isinf(doublings_to_measured(points, {8, 8, 8, 1, ProductType::kF16})));
+}
+
 TEST(ProductFactor, IsTheMeasuredOneThereAndTheFormulasFarAway) {
   const std::vector<MeasuredProduct> measured = {{of_size(1024, 768, 768), {.value = 2.0}},
                                                  {of_size(8192, 768, 768), {.value = 0.5}}};

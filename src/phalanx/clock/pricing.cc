@@ -18,18 +18,6 @@ double moved(const OpCost& cost) {
 
 bool is_backward(std::string_view op) { return op.ends_with("backward"); }
 
-// Groups of experts have about equal rows, each a product of its own.
-double product_seconds(const DeviceDescription& device, const OpCost& cost) {
-  const ProductShape& shape = cost.product;
-  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
-  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
-  return product_seconds(device, {.m = part(shape.m, shape.m_groups),
-                                  .n = shape.n,
-                                  .k = part(shape.k, shape.k_groups),
-                                  .batch = shape.batch * groups,
-                                  .type = product_type(cost.dtype)});
-}
-
 // Scores, their softmax and the sum of values one after the other, with all scores in memory: two
 // products a head, and passes over the scores; backward twice the products and more passes.
 double unfused_attention_seconds(const DeviceDescription& device, const OpCost& cost) {
@@ -80,8 +68,21 @@ TimePart part_of_group(std::string_view name) {
   return found == kGroups.end() ? TimePart::kData : found->second;
 }
 
-double op_seconds(const DeviceDescription& device, const OpCost& cost) {
-  if (is_product(cost)) return product_seconds(device, cost);
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type) {
+  if (!is_product(cost)) return {};
+  const ProductShape& shape = cost.product;
+  const std::int64_t groups = std::max(shape.m_groups, shape.k_groups);
+  const auto part = [](std::int64_t rows, std::int64_t by) { return (rows + by - 1) / by; };
+  return MatrixProduct{.m = part(shape.m, shape.m_groups),
+                       .n = shape.n,
+                       .k = part(shape.k, shape.k_groups),
+                       .batch = shape.batch * groups,
+                       .type = type.value_or(product_type(cost.dtype))};
+}
+
+double op_seconds(const DeviceDescription& device, const OpCost& cost,
+                  std::optional<ProductType> products) {
+  if (const auto product = product_of(cost, products)) return product_seconds(device, *product);
   if (is_attention(cost)) return attention_seconds(device, cost);
   return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }
@@ -99,8 +100,12 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
         of_pipeline.insert(message->work);
         if (kind != ActionKind::kSend) continue;
         const FlowCost cost = cost_of(rank, *message);
-        action.message = {action.message.seconds + cost.seconds,
-                          action.message.latency + cost.latency, cost.link};
+        if (rules_.sends_wait) {
+          action.events.push_back({.part = TimePart::kPipeline, .seconds = cost.seconds});
+        } else {
+          action.message = {action.message.seconds + cost.seconds,
+                            action.message.latency + cost.latency, cost.link};
+        }
       } else {
         action.events.push_back(begin(rank, *message));
       }
@@ -118,7 +123,8 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
           {.kind = ClockEvent::Kind::kAwait, .token = static_cast<int>(awaited->work)});
     }
   }
-  action.host_seconds = static_cast<double>(ops) * machine_.device.host_op.value;
+  action.host_seconds =
+      static_cast<double>(ops) * rules_.host_op.value_or(machine_.device.host_op.value);
   return action;
 }
 
@@ -127,12 +133,22 @@ ClockEvent Pricing::compute(const OpCost& cost, ActionKind kind) const {
                         : is_product(cost)                 ? TimePart::kProducts
                         : is_attention(cost)               ? TimePart::kAttention
                                                            : TimePart::kMemory;
-  return {.part = part, .seconds = op_seconds(machine_.device, cost)};
+  const ProductShape& shape = cost.product;
+  const bool is_of_head =
+      rules_.head_columns > 0 && (shape.m == rules_.head_columns ||
+                                  shape.n == rules_.head_columns || shape.k == rules_.head_columns);
+  double seconds = op_seconds(machine_.device, cost,
+                              is_of_head ? std::optional<ProductType>() : rules_.products);
+  if (is_attention(cost) && !cost.name.starts_with("unfused")) seconds *= rules_.attention;
+  return {.part = part, .seconds = seconds};
 }
 
 ClockEvent Pricing::begin(int rank, const MessageBegun& message) {
   const TimePart part = part_of_group(message.group->name);
   const ClusterDescription& cluster = machine_.cluster;
+  if (part == TimePart::kTensor && rules_.hides_tensor_in_part) {
+    return {.part = part, .seconds = cluster.x_tp.value * cost_of(rank, message).seconds};
+  }
   return {.kind = ClockEvent::Kind::kBegin,
           .part = part,
           .cost = cost_of(rank, message),

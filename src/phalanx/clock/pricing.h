@@ -1,8 +1,10 @@
 #pragma once
 // The seconds of what a rank does on a machine: its trace on the planning backend, event by event.
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -17,6 +19,20 @@ namespace phalanx {
 // What the messages of a communicator are for, by its name; kData where it is none of a layer's.
 TimePart part_of_group(std::string_view name);
 
+// Where a step is not priced as its program stands there, but as other software does it.
+struct PricingRules {
+  // What layers multiply, in place of their tensors' type. A product with a dimension of so many
+  // columns is of the head, and as it is.
+  std::optional<ProductType> products = {};
+  std::int64_t head_columns = 0;
+  // Tensor-parallel traffic is cut into pieces beside products: the share x_tp is exposed.
+  bool hides_tensor_in_part = false;
+  // The sender of a message between ranks of the pipeline waits until it is there.
+  bool sends_wait = false;
+  double attention = 1.0;              // fused attention takes so many times as long
+  std::optional<double> host_op = {};  // seconds, in place of the device's
+};
+
 class Pricing {
  public:
   // The stage of a rank of the world: its place in its pipeline.
@@ -26,8 +42,8 @@ class Pricing {
   using DiskSeconds = std::function<double(int rank, const TransferBegun& transfer)>;
 
   // The machine must outlive this.
-  Pricing(const Machine& machine, PipelineRank pipeline_rank)
-      : machine_(machine), pipeline_rank_(std::move(pipeline_rank)) {}
+  Pricing(const Machine& machine, PipelineRank pipeline_rank, const PricingRules& rules = {})
+      : machine_(machine), pipeline_rank_(std::move(pipeline_rank)), rules_(rules) {}
 
   // Without, transfers are left out.
   void price_transfers(DiskSeconds disk_seconds) { disk_seconds_ = std::move(disk_seconds); }
@@ -48,12 +64,19 @@ class Pricing {
 
   const Machine& machine_;
   PipelineRank pipeline_rank_;
+  PricingRules rules_;
   DiskSeconds disk_seconds_;
   std::map<std::pair<std::string, std::set<int>>, int> numbers_;
   Meetings meetings_;
 };
 
-// Seconds of an op: a product or attention by its shape, anything else by what it moves.
-double op_seconds(const DeviceDescription& device, const OpCost& cost);
+// Of an op that is one. Groups of experts have about equal rows, each a product of its own. `type`,
+// where given, is what it multiplies instead of its tensors' type.
+std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type = {});
+
+// Seconds of an op: a product or attention by its shape, anything else by what it moves. Products
+// may be of another type than their tensors.
+double op_seconds(const DeviceDescription& device, const OpCost& cost,
+                  std::optional<ProductType> products = {});
 
 }  // namespace phalanx

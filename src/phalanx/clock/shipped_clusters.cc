@@ -46,6 +46,7 @@ ClusterDescription dgx_a100(std::string name, std::string title, std::string dev
   ClusterDescription cluster =
       node_of_eight(std::move(name), std::move(title), std::move(device), sheet, 300);
   cluster.card_rate = data_sheet(200 * kGigabyte, sheet);
+  cluster.x_tp = fitted(0.1, 0.0, 0.4, "predictions of the steps of arXiv 2205.05198");
   return cluster;
 }
 
@@ -92,7 +93,7 @@ ClusterDescription jean_zay(std::string name, std::string title) {
       node_of_eight(std::move(name), std::move(title), "a100-80", sheet, 300);
   cluster.card_rate = data_sheet(50 * kGigabyte, sheet);
   cluster.nv_e = fitted(0.72, 0.68, 0.76, steps);
-  cluster.ib_e = fitted(0.175, 0.17, 0.18, steps);
+  cluster.ib_e = fitted(0.27, 0.2, 0.3, "predictions of " + std::string(steps));
   cluster.p2p_e = fitted(0.175, 0.17, 0.18, steps);
   return cluster;
 }
@@ -104,7 +105,10 @@ ClusterDescription jeanzay() {
 ClusterDescription jeanzay_old() {
   ClusterDescription cluster =
       jean_zay("jeanzay_old", "Jean Zay (IDRIS) before 25 February 2022: steps took 6 % longer");
-  cluster.nv_e = assumed(0.72, 0.40, 0.76, "as later; what made steps longer is not published");
+  cluster.nv_e =
+      assumed(0.60, 0.40, 0.76, "less than later; what made steps longer is not published");
+  cluster.ib_e =
+      assumed(0.175, 0.1, 0.27, "less than later; what made steps longer is not published");
   return cluster;
 }
 

@@ -27,6 +27,11 @@ constexpr const char* kA100Steps =
     "one set for the step times of SC21 (arXiv 2104.04473), arXiv 2205.05198, BigScience "
     "(tr11-176B "
     "prequel) and vTrain (arXiv 2312.12391)";
+constexpr const char* kA100Products =
+    "predictions with --stack of published steps: SC21 (arXiv 2104.04473), arXiv 2205.05198, "
+    "BigScience and vTrain (arXiv 2312.12391)";
+constexpr const char* kH100Products =
+    "predictions with --stack of steps that NVIDIA published (DGX Cloud benchmarks)";
 constexpr const char* kH100Steps =
     "step times of Llama, Nemotron and GPT-3 on 8 to 2,304 H100 (NVIDIA DGX Cloud benchmarks)";
 
@@ -59,8 +64,8 @@ DeviceDescription a100() {
   set_rates(device, ProductType::kF32, 19.5, kA100Sheet,
             assumed(0.85, 0.7, 0.95, "products without tensor cores, not measured here"));
   set_rates(device, ProductType::kTF32, 156, kA100Sheet, assumed(0.77, 0.6, 0.85, "as bf16"));
-  set_rates(device, ProductType::kF16, 312, kA100Sheet, fitted(0.773, kA100Steps));
-  set_rates(device, ProductType::kBF16, 312, kA100Sheet, fitted(0.773, kA100Steps));
+  set_rates(device, ProductType::kF16, 312, kA100Sheet, fitted(0.788, kA100Products));
+  set_rates(device, ProductType::kBF16, 312, kA100Sheet, fitted(0.788, kA100Products));
   device.cores = data_sheet(108, kA100Sheet);
   device.k0 = fitted(258, kA100Steps);
   device.e_tile = fitted(0.65, kA100Steps);
@@ -95,9 +100,9 @@ DeviceDescription h100() {
   set_rates(device, ProductType::kF32, 67, kH100Sheet,
             assumed(0.8, 0.6, 0.95, "products without tensor cores, not measured here"));
   set_rates(device, ProductType::kTF32, 494.7, kH100Sheet, assumed(0.66, 0.55, 0.75, "as bf16"));
-  set_rates(device, ProductType::kF16, 989.4, kH100Sheet, fitted(0.66, kH100Steps));
-  set_rates(device, ProductType::kBF16, 989.4, kH100Sheet, fitted(0.66, kH100Steps));
-  set_rates(device, ProductType::kFP8, 1978.9, kH100Sheet, fitted(0.546, kH100Steps));
+  set_rates(device, ProductType::kF16, 989.4, kH100Sheet, fitted(0.675, kH100Products));
+  set_rates(device, ProductType::kBF16, 989.4, kH100Sheet, fitted(0.675, kH100Products));
+  set_rates(device, ProductType::kFP8, 1978.9, kH100Sheet, fitted(0.546, kH100Products));
   device.cores = data_sheet(132, kH100Sheet);
   device.memory_rate = data_sheet(3350 * kGigabyte, kH100Sheet);
   device.k0 = fitted(200, kH100Steps);

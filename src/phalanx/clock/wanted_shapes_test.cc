@@ -3,14 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "phalanx/base/error.h"
-#include "phalanx/base/test_support.h"
-
 namespace phalanx {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::SizeIs;
 
 OpCost product(std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -46,28 +41,6 @@ TEST(WantedShapes, AreThoseThatAreMeasured) {
   EXPECT_THAT(shapes.products, SizeIs(0));
   ASSERT_THAT(shapes.attention, SizeIs(1));
   EXPECT_EQ(shapes.attention.front().size, (ops::AttentionSize{256, 2, 4, 4, 64}));
-}
-
-TEST(WantedShapes, AreReadAsTheyAreWritten) {
-  WantedShapes shapes;
-  shapes.add(product("linear_weight_gradient", 768, 256, 512));
-  shapes.add({.name = "attention_forward", .attention = {2, 4, 256, 256, 64, 0.5}});
-  const std::string text = to_json(shapes);
-  EXPECT_EQ(to_json(wanted_shapes_from_json(text, "f")), text);
-}
-
-TEST(WantedShapes, OfAnotherFileAreRefused) {
-  const auto error = [](const char* text) {
-    return error_of<DataError>([&] { wanted_shapes_from_json(text, "shapes.json"); });
-  };
-  EXPECT_THAT(error("{"), HasSubstr("shapes.json: it is no JSON"));
-  EXPECT_THAT(error("[]"), HasSubstr("no list products"));
-  EXPECT_THAT(error(R"({"products": []})"), HasSubstr("no list attention"));
-  EXPECT_THAT(error(R"({"products": [{"op": "copy"}], "attention": []})"),
-              AllOf(HasSubstr("copy"), HasSubstr("--write-shapes")));
-  EXPECT_THAT(error(R"({"products": [{"op": "linear_forward", "rows": 0}], "attention": []})"),
-              HasSubstr("rows of"));
-  EXPECT_THAT(error(R"({"products": [7], "attention": []})"), HasSubstr("7"));
 }
 
 }  // namespace

@@ -9,19 +9,24 @@ class RecordedWork final : public Work::State {
       : trace_(std::move(trace)), number_(number), work_(std::move(work)) {}
 
   void wait(Queue queue) override {
-    note();
-    work_.wait(queue);
+    note([&] { work_.wait(queue); });
   }
   void wait_host(Work::Clock::time_point deadline) override {
-    note();
-    work_.wait_host(deadline);
+    note([&] { work_.wait_host(deadline); });
   }
   bool done() override { return work_.done(); }
 
  private:
-  void note() {
-    if (std::exchange(is_noted_, true)) return;
-    if (const auto trace = trace_.lock()) trace->emplace_back(Awaited{number_});
+  // The first wait.
+  template <typename Wait>
+  void note(const Wait& wait) {
+    if (std::exchange(is_noted_, true)) return wait();
+    const auto begin = Work::Clock::now();
+    wait();
+    const std::chrono::duration<double> waited = Work::Clock::now() - begin;
+    if (const auto trace = trace_.lock()) {
+      trace->emplace_back(Awaited{.work = number_, .seconds = waited.count()});
+    }
   }
 
   std::weak_ptr<Trace> trace_;

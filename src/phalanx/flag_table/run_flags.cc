@@ -230,6 +230,16 @@ constexpr TrainFlag kRunRows[] = {
                              "The timeline of the last iteration: FILE.json for Perfetto, beside "
                              "it FILE.svg and FILE.txt",
                              {.value_name = "FILE.json"}),
+    works<&RunConfig::cluster>(
+        kLogging, "--cluster",
+        "How long a step takes on this machine is predicted, and shown beside what a run measures: "
+        "a100-40, a100-80, h100, h200, b200 or another shipped one, or a file with its description",
+        {.value_name = "NAME|FILE"}),
+    works<&RunConfig::write_device_file>(
+        kLogging, "--write-device-file",
+        "After eleven iterations: the device's description, all of its times scaled by one factor, "
+        "so that the prediction is what the steps behind the first took",
+        {.value_name = "FILE", .needs = "--cluster"}),
 
     works<&RunConfig::allow_overcommit>(
         kOwn, "--allow-overcommit",

@@ -35,6 +35,15 @@ struct ExpertLoads {
   std::vector<Layer> layers = {};  // with --moe-per-layer-logging
 };
 
+// A part of a step's seconds.
+struct StepPart {
+  std::string name;  // "products"
+  double predicted = 0;
+  double measured = 0;
+};
+// The part in which prediction and measurement differ most; null: there are no parts.
+const StepPart* farthest_off(const std::vector<StepPart>& parts);
+
 // A training iteration that is done. Learning rate and loss scale are those after it.
 struct IterationReport {
   std::int64_t iteration = 0;
@@ -64,6 +73,10 @@ struct IterationReport {
   // copied or waited. And the bytes of a save that has begun, of all ranks.
   std::optional<double> snapshot_seconds = {};
   std::optional<std::int64_t> save_bytes = {};
+  // With --cluster: of an iteration as this one, and at --log-interval of its parts beside what the
+  // iterations since the last log line took, where these are measured.
+  std::optional<double> predicted_seconds = {};
+  std::vector<StepPart> parts = {};
   // At --log-interval with --timing-log-level 1 or 2: since the last log line.
   std::vector<TimerRow> times;
   std::int64_t peak_bytes = 0;  // the arenas' high-water mark, the most of any rank

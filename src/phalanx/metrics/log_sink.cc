@@ -72,6 +72,11 @@ void LogSink::print_line(const IterationReport& report) {
            static_cast<double>(report.tokens) * per_second, flops / 1e9, begin_.peak_flops / 1e9,
            100.0 * flops / begin_.peak_flops,
            100.0 * report.hardware_flops * per_second / begin_.peak_flops);
+  if (report.predicted_seconds) {
+    const std::string text = format_prediction_line(
+        *report.predicted_seconds, summary.milliseconds_per_iteration / 1e3, report.parts);
+    if (!text.empty()) log_info("   {}", text);
+  }
   if (report.expert_loads) log_info("{}", format_expert_lines(*report.expert_loads));
 }
 

@@ -88,6 +88,18 @@ std::string save_fields(const IterationReport& report) {
   return text;
 }
 
+// Adds "predicted_s": 1.25, and of parts "seconds/products": 0.8, "predicted_seconds/products":
+// 0.7.
+std::string prediction_fields(const IterationReport& report) {
+  if (!report.predicted_seconds) return {};
+  std::string text = fmt::format(R"(, "predicted_s": {})", number(*report.predicted_seconds));
+  for (const StepPart& part : report.parts) {
+    text += fmt::format(R"(, "seconds/{0}": {1}, "predicted_seconds/{0}": {2})", part.name,
+                        number(part.measured), number(part.predicted));
+  }
+  return text;
+}
+
 struct Line {
   std::int64_t iteration = 0;
   bool is_evaluation = false;
@@ -134,20 +146,20 @@ std::string metrics_key(std::string name) {
 
 std::string to_json_line(const IterationReport& report, double peak_flops) {
   const double tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  return fmt::format(R"({{"iteration": {}, "consumed_samples": {}, {}{}"learning_rate": {}, {})"
-                     R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
-                     R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
-                     R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
-                     R"("waited_for_messages_s": {}, {}"saving_s": {}{}}})",
-                     report.iteration, report.consumed_samples, loss_fields(report.losses),
-                     expert_fields(report), number(report.learning_rate), decoupled_field(report),
-                     number(report.grad_norm), number(report.loss_scale), report.skipped,
-                     number(report.seconds), number(tokens_per_second),
-                     number(report.model_flops / report.seconds), report.peak_bytes,
-                     report.rss_bytes, number(report.model_flops / report.seconds / peak_flops),
-                     number(report.hardware_flops / report.seconds / peak_flops),
-                     number(report.data_seconds), number(report.message_seconds),
-                     file_field(report), number(report.saving_seconds), save_fields(report));
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, {}{}"learning_rate": {}, {})"
+      R"("grad_norm": {}, "loss_scale": {}, "skipped": {}, "elapsed_s": {}, )"
+      R"("tokens_per_second": {}, "model_flops_per_second": {}, "peak_bytes": {}, )"
+      R"("rss_bytes": {}, "mfu": {}, "hfu": {}, "waited_for_data_s": {}, )"
+      R"("waited_for_messages_s": {}, {}"saving_s": {}{}{}}})",
+      report.iteration, report.consumed_samples, loss_fields(report.losses), expert_fields(report),
+      number(report.learning_rate), decoupled_field(report), number(report.grad_norm),
+      number(report.loss_scale), report.skipped, number(report.seconds), number(tokens_per_second),
+      number(report.model_flops / report.seconds), report.peak_bytes, report.rss_bytes,
+      number(report.model_flops / report.seconds / peak_flops),
+      number(report.hardware_flops / report.seconds / peak_flops), number(report.data_seconds),
+      number(report.message_seconds), file_field(report), number(report.saving_seconds),
+      save_fields(report), prediction_fields(report));
 }
 
 std::string to_json_line(const EvaluationReport& report) {

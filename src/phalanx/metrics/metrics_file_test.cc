@@ -80,6 +80,17 @@ TEST(MetricsLine, HasTheDocumentedKeysInOrder) {
             R"({"iteration": 3, "consumed_samples": 48, "eval": "valid", "lm_loss": 0, "ppl": 1})");
 }
 
+TEST(MetricsLine, HasWhatWasPredicted) {
+  IterationReport report = example(3);
+  report.predicted_seconds = 0.5;
+  EXPECT_THAT(to_json_line(report, 2.5e11),
+              testing::EndsWith(R"("saving_s": 2, "predicted_s": 0.5})"));
+  report.parts = {{.name = "products", .predicted = 0.25, .measured = 0.125}};
+  EXPECT_THAT(to_json_line(report, 2.5e11),
+              testing::EndsWith(R"("predicted_s": 0.5, "seconds/products": 0.125, )"
+                                R"("predicted_seconds/products": 0.25})"));
+}
+
 TEST(MetricsLine, SaysHowBusyExpertsAre) {
   IterationReport report = example(3);
   report.expert_loads = ExpertLoads{.worst = 1.5, .mean = 1.25, .dropped = 0.125};

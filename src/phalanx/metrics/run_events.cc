@@ -84,6 +84,8 @@ std::string_view event_of(RunNote::Kind kind) {
       return "batch_size";
     case RunNote::Kind::kDisk:
       return "disk";
+    case RunNote::Kind::kPrediction:
+      return "prediction";
     case RunNote::Kind::kSignal:
       return "signal";
     case RunNote::Kind::kExit:

@@ -73,12 +73,13 @@ struct RunNote {
     kSaving,
     kSaved,
     kSaveFailed,
-    kBatchSize,  // the global batch changes
-    kDisk,       // how much steps read and write
-    kSignal,     // a signal asks the run to stop
-    kExit,       // --exit-interval, --exit-duration-in-mins
-    kTrained,    // the last iteration is done
-    kWarning,    // anything else
+    kBatchSize,   // the global batch changes
+    kDisk,        // how much steps read and write
+    kPrediction,  // what steps took, beside what was predicted
+    kSignal,      // a signal asks the run to stop
+    kExit,        // --exit-interval, --exit-duration-in-mins
+    kTrained,     // the last iteration is done
+    kWarning,     // anything else
   };
   Kind kind = Kind::kWarning;
   std::int64_t iteration = 0;

@@ -164,4 +164,24 @@ LogInterval::Summary LogInterval::take() {
   return summary;
 }
 
+const StepPart* farthest_off(const std::vector<StepPart>& parts) {
+  const auto miss = [](const StepPart& part) { return std::abs(part.measured - part.predicted); };
+  const auto found = std::ranges::max_element(parts, {}, miss);
+  return found == parts.end() ? nullptr : &*found;
+}
+
+std::string format_prediction_line(double predicted, double measured,
+                                   const std::vector<StepPart>& parts) {
+  constexpr double kToldShare = 0.05;
+  const double off = measured / predicted - 1.0;
+  if (std::abs(off) < kToldShare) return {};
+  std::string text = fmt::format("predicted {:.4g} s, measured {:.4g} s ({:+.1f} %)", predicted,
+                                 measured, 100.0 * off);
+  if (const StepPart* const part = farthest_off(parts)) {
+    text += fmt::format("; most of it: {} {:.4g} s, predicted {:.4g} s", part->name, part->measured,
+                        part->predicted);
+  }
+  return text;
+}
+
 }  // namespace phalanx

@@ -87,4 +87,9 @@ class LogInterval {
   std::int64_t nan_iterations_ = 0;
 };
 
+// "predicted 1.23 s, measured 1.45 s (+17.9 %); most of it: products 0.8 s, predicted 0.62 s";
+// empty where they differ by less than 5 %. No newline.
+std::string format_prediction_line(double predicted, double measured,
+                                   const std::vector<StepPart>& parts);
+
 }  // namespace phalanx

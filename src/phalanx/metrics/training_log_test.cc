@@ -119,6 +119,15 @@ TEST_F(TrainingLog, MemoryIsMegatrons) {
             "total=5.25 MB");
 }
 
+TEST(PredictionLine, NamesThePartThatIsFarthestOff) {
+  const std::vector<StepPart> parts = {{.name = "products", .predicted = 0.5, .measured = 0.4},
+                                       {.name = "tp", .predicted = 0.1, .measured = 0.3}};
+  EXPECT_EQ(format_prediction_line(0.6, 0.75, parts),
+            "predicted 0.6 s, measured 0.75 s (+25.0 %); most of it: tp 0.3 s, predicted 0.1 s");
+  EXPECT_EQ(format_prediction_line(0.5, 0.25, {}), "predicted 0.5 s, measured 0.25 s (-50.0 %)");
+  EXPECT_EQ(format_prediction_line(0.5, 0.52, parts), "");
+}
+
 TEST(Perplexity, IsCapped) {
   EXPECT_DOUBLE_EQ(perplexity(1.0), std::exp(1.0));
   EXPECT_DOUBLE_EQ(perplexity(1000.0), std::exp(20.0));

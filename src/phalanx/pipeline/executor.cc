@@ -239,7 +239,9 @@ void Executor::execute(std::size_t index, Run& run) {
     case ActionKind::kReduceGradients:
       return run.services.reduce_gradients(action.chunk);
     case ActionKind::kOptimizerStep:
+      if (run.observer != nullptr) run.observer->update_begins();
       run.services.optimizer_step(action.version);
+      if (run.observer != nullptr) run.observer->update_ends();
       run.version = action.version;
       return;
     case ActionKind::kGatherParameters:

@@ -53,12 +53,15 @@ class StepServices {
   virtual StepTimers* timers() { return nullptr; }
 };
 
-// Called when a pass begins on the host, after its inputs have come, and when it ends.
+// Called when a pass begins on the host, after its inputs have come, and when it ends; and when the
+// optimizer's step begins and ends.
 class PassObserver {
  public:
   virtual ~PassObserver() = default;
   virtual void begin(const Action& pass) = 0;
   virtual void end(const Action& pass) = 0;
+  virtual void update_begins() {}
+  virtual void update_ends() {}
 };
 
 // A chunk with its tables of weights and gradients.

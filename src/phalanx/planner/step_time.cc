@@ -11,7 +11,7 @@
 #include "phalanx/base/threads.h"
 #include "phalanx/clock/cost_model.h"
 #include "phalanx/clock/pricing.h"
-#include "phalanx/rehearsal/rank_trace.h"
+#include "phalanx/planner/stack_programs.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/disk_rates.h"
 
@@ -20,14 +20,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The ranks of the first pipeline: the others do the same at the same times.
-std::vector<RankTrace> trace_pipeline(const RunPlan& plan, const StepPrograms& programs,
-                                      const std::vector<int>& ranks) {
-  std::vector<RankTrace> traces(ranks.size());
-  run_parallel(ranks.size(), usable_cores().count, [&](std::size_t i) {
-    traces[i] = trace_rank(plan.config, *plan.model, programs, ranks[i], plan.kernels);
-  });
-  return traces;
+ClockRank priced(const RankTrace& trace, Pricing& pricing) {
+  const auto priced = [&](const Trace& events, ActionKind kind) {
+    return pricing.priced(trace.rank, events, kind);
+  };
+  ClockRank rank{.before = priced(trace.before, ActionKind::kForward).events,
+                 .actions = trace.actions,
+                 .distinct = std::vector<ClockAction>(trace.distinct.size()),
+                 .numbers = trace.numbers};
+  for (std::size_t i = 0; i < trace.actions.size(); ++i) {
+    const std::size_t number = trace.numbers[i];
+    if (!rank.distinct[number].events.empty()) continue;
+    rank.distinct[number] = priced(trace.distinct[number], trace.actions[i].kind);
+  }
+  return rank;
 }
 
 // The seconds of a node's disk, at --disk-bandwidth: all ranks of a stage in a node do the same at
@@ -47,28 +53,30 @@ Pricing::DiskSeconds disk_seconds(const RunPlan& plan, int devices_per_node) {
 }
 
 ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
-                    const Machine& machine) {
-  Pricing pricing(machine, [&](int rank) { return plan.grids.coordinates(rank).pipeline; });
+                    const Machine& machine, const PricingRules& rules) {
+  Pricing pricing(
+      machine, [&](int rank) { return plan.grids.coordinates(rank).pipeline; }, rules);
   const int in_node = static_cast<int>(machine.cluster.devices_per_node.value);
   pricing.price_transfers(disk_seconds(plan, in_node));
   std::vector<ClockRank> ranks;
   for (const RankTrace& trace : traces) {
-    const auto priced = [&](const Trace& events, ActionKind kind) {
-      return pricing.priced(trace.rank, events, kind);
-    };
-    ClockRank rank{.before = priced(trace.before, ActionKind::kForward).events,
-                   .actions = trace.actions,
-                   .distinct = std::vector<ClockAction>(trace.distinct.size()),
-                   .numbers = trace.numbers,
-                   .node = trace.rank / in_node};
-    for (std::size_t i = 0; i < trace.actions.size(); ++i) {
-      const std::size_t number = trace.numbers[i];
-      if (!rank.distinct[number].events.empty()) continue;
-      rank.distinct[number] = priced(trace.distinct[number], trace.actions[i].kind);
-    }
-    ranks.push_back(std::move(rank));
+    ranks.push_back(priced(trace, pricing));
+    ranks.back().node = trace.rank / in_node;
   }
   return clock_repeated(std::move(ranks), pricing.meetings());
+}
+
+PricingRules rules_of(const RunPlan& plan, const PredictedProgram& program) {
+  PricingRules rules{.products = program.products_type};
+  rules.head_columns =
+      plan.model->vocabulary().padded / plan.config.layout.tensor_model_parallel_size;
+  if (const SoftwareStack* const stack = program.stack) {
+    rules.hides_tensor_in_part = stack->tensor == TensorTraffic::kAll;
+    rules.sends_wait = !stack->hides_pipeline;
+    rules.attention = stack->attention;
+    if (stack->host_op > 0.0) rules.host_op = stack->host_op;
+  }
+  return rules;
 }
 
 ProductType product_type_of(const ModelConfig& model) {
@@ -76,18 +84,12 @@ ProductType product_type_of(const ModelConfig& model) {
   return model.fp16 ? ProductType::kF16 : ProductType::kF32;
 }
 
-std::vector<std::string> assumed_numbers(const Machine& machine) {
-  std::vector<std::string> names;
-  for (const auto& list : {quantities_of(machine.device), quantities_of(machine.cluster)}) {
-    for (const NamedQuantity& number : list) {
-      if (number.quantity.origin == Origin::kDefault) names.push_back(number.key);
-    }
-  }
-  return names;
-}
-
 double part(const StepPrediction& prediction, TimePart which) {
   return prediction.parts.at(static_cast<std::size_t>(which));
+}
+
+std::string of_stack(const std::string& stack) {
+  return stack == SoftwareStack().name ? "" : fmt::format("of {} ", software_stack(stack).title);
 }
 
 constexpr double kSecondsOfHour = 3600.0;
@@ -96,25 +98,48 @@ constexpr double kShownShare = 1e-4;  // of a step: lines of less are left out
 
 }  // namespace
 
-StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
-  const TrainConfig& config = plan.config;
+PipelineTraces trace_pipeline(const RunPlan& plan) {
   if (plan.grids.encoder) {
     throw ConfigError(
         "--cluster: a step of an encoder with ranks of its own is not predicted; leave out "
         "--encoder-pipeline-model-parallel-size and --encoder-tensor-model-parallel-size");
   }
-  const StepPrograms programs = step_programs(config);
+  PipelineTraces traces{.programs = step_programs(plan.config)};
   const std::vector<int> ranks = plan.grids.dense.groups("pp").front();
-  const std::vector<RankTrace> traces = trace_pipeline(plan, programs, ranks);
-  const ClockedStep step = clocked(plan, traces, machine);
+  traces.ranks.resize(ranks.size());
+  run_parallel(ranks.size(), usable_cores().count, [&](std::size_t i) {
+    traces.ranks[i] = trace_rank(plan.config, *plan.model, traces.programs, ranks[i], plan.kernels);
+  });
+  return traces;
+}
 
-  StepPrediction prediction{.machine = machine.cluster.title,
-                            .devices = plan.grids.world_size(),
-                            .critical_path = step.critical_path,
-                            .world_ranks = ranks,
-                            .timeline = step.timeline,
-                            .leaves_out_files = plan.disk.has_value() && !plan.disk->seconds,
-                            .assumed = assumed_numbers(machine)};
+StepPrediction predict_step(const RunPlan& plan, const Machine& machine,
+                            const PredictedProgram& program) {
+  return predict_step(plan, trace_pipeline(plan), machine, program);
+}
+
+StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
+                            const Machine& machine, const PredictedProgram& program) {
+  const TrainConfig& config = plan.config;
+  const StepPrograms& programs = traced.programs;
+  const PricingRules rules = rules_of(plan, program);
+  std::vector<RankTrace> traces = traced.ranks;
+  if (program.stack != nullptr) {
+    for (RankTrace& trace : traces) trace = as_done_by(*program.stack, trace);
+  }
+  const ClockedStep step = clocked(plan, traces, machine, rules);
+  std::vector<int> ranks;
+  for (const RankTrace& trace : traces) ranks.push_back(trace.rank);
+
+  StepPrediction prediction{
+      .machine = machine.cluster.title,
+      .stack = std::string((program.stack != nullptr ? *program.stack : SoftwareStack()).name),
+      .devices = plan.grids.world_size(),
+      .critical_path = step.critical_path,
+      .world_ranks = ranks,
+      .timeline = step.timeline,
+      .leaves_out_files = plan.disk.has_value() && !plan.disk->seconds,
+      .basis = basis_of(traces, machine)};
   const double iterations = programs.usual.iterations;
   const auto scaled = [&](const Machine& described) {
     return scale_factor(described.cluster.scale_loss.value, prediction.devices) / iterations;
@@ -123,10 +148,13 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
   prediction.seconds = step.seconds * scale;
   const auto at = [&](RangeEnd end) {
     const Machine described{at_end(machine.device, end), at_end(machine.cluster, end)};
-    return clocked(plan, traces, described).seconds * scaled(described);
+    return clocked(plan, traces, described, rules).seconds * scaled(described);
   };
-  prediction.low = std::min(prediction.seconds, at(RangeEnd::kFastest));
-  prediction.high = std::max(prediction.seconds, at(RangeEnd::kSlowest));
+  prediction.low = prediction.high = prediction.seconds;
+  if (program.with_range) {
+    prediction.low = std::min(prediction.low, at(RangeEnd::kFastest));
+    prediction.high = std::max(prediction.high, at(RangeEnd::kSlowest));
+  }
   const int busiest = step.busiest_rank();
   prediction.rank = ranks[static_cast<std::size_t>(busiest)];
   prediction.parts = step.parts[static_cast<std::size_t>(busiest)];
@@ -143,8 +171,10 @@ StepPrediction predict_step(const RunPlan& plan, const Machine& machine) {
                          static_cast<double>(samples_per_microbatch(config.layout));
   prediction.tokens_per_second =
       samples * static_cast<double>(config.data.seq_length) / prediction.seconds;
-  prediction.mfu = samples * plan.model->flops_per_sample() / prediction.seconds /
-                   (machine.device.peak(product_type_of(config.model)) * prediction.devices);
+  prediction.mfu =
+      samples * plan.model->flops_per_sample() / prediction.seconds /
+      (machine.device.peak(program.products_type.value_or(product_type_of(config.model))) *
+       prediction.devices);
   if (machine.cluster.price) {
     prediction.price =
         machine.cluster.price->value * prediction.devices * prediction.seconds / kSecondsOfHour;
@@ -172,7 +202,8 @@ std::string to_json(const StepPrediction& prediction) {
     entry["seconds"] = step.seconds;
     path.push_back(std::move(entry));
   }
-  Json json = {{"seconds", prediction.seconds},
+  Json json = {{"stack", prediction.stack},
+               {"seconds", prediction.seconds},
                {"low", prediction.low},
                {"high", prediction.high},
                {"tokens_per_second", prediction.tokens_per_second},
@@ -180,12 +211,15 @@ std::string to_json(const StepPrediction& prediction) {
   json["price"] = prediction.price ? Json(*prediction.price) : Json(nullptr);
   json["breakdown"] = breakdown;
   json["critical_path"] = std::move(path);
+  json["origins"] = Json::object();
+  for (const auto& [origin, keys] : prediction.basis.keys) json["origins"][name_of(origin)] = keys;
+  json["unlike_measured"] = prediction.basis.unlike_measured;
   return json.dump();
 }
 
 std::string to_text(const StepPrediction& prediction, std::optional<double> tokens) {
-  std::string text = fmt::format("a step on {}, {} devices: {:.4g} s", prediction.machine,
-                                 prediction.devices, prediction.seconds);
+  std::string text = fmt::format("a step {}on {}, {} devices: {:.4g} s", of_stack(prediction.stack),
+                                 prediction.machine, prediction.devices, prediction.seconds);
   if (prediction.low < prediction.high) {
     text += fmt::format(" ({:.4g} to {:.4g})", prediction.low, prediction.high);
   }
@@ -213,12 +247,7 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
   }
   if (prediction.leaves_out_files)
     text += "  without the transfers to and from files: --disk-bandwidth says how fast they are\n";
-  if (!prediction.assumed.empty()) {
-    text += "  assumed, not measured:";
-    for (const std::string& name : prediction.assumed) text += ' ' + name;
-    text += '\n';
-  }
-  return text;
+  return text + to_text(prediction.basis);
 }
 
 }  // namespace phalanx

@@ -10,11 +10,16 @@
 #include "phalanx/clock/machine.h"
 #include "phalanx/clock/program_clock.h"
 #include "phalanx/planner/plan.h"
+#include "phalanx/planner/prediction_basis.h"
+#include "phalanx/planner/software_stack.h"
+#include "phalanx/rank/step_programs.h"
+#include "phalanx/rehearsal/rank_trace.h"
 
 namespace phalanx {
 
 struct StepPrediction {
   std::string machine;  // the cluster's title
+  std::string stack;    // "phalanx", or the name of other software
   int devices = 1;
   double seconds = 0.0;
   // Where every number that is a range lies at the end that is best, or worst.
@@ -31,18 +36,38 @@ struct StepPrediction {
   Timeline timeline = {};             // of its passes, in seconds
   // States lie in files, and no --disk-bandwidth says what their transfers take.
   bool leaves_out_files = false;
-  // The numbers of the description that are assumed.
-  std::vector<std::string> assumed = {};
+  PredictionBasis basis = {};
+};
+
+// What the ranks of the first pipeline do in a usual step; the others do the same at the same
+// times.
+struct PipelineTraces {
+  StepPrograms programs;
+  std::vector<RankTrace> ranks = {};
+};
+// ConfigError for an encoder with ranks of its own.
+PipelineTraces trace_pipeline(const RunPlan& plan);
+
+// What is predicted, where it is not Phalanx's own program.
+struct PredictedProgram {
+  const SoftwareStack* stack = nullptr;           // other software's; it must outlive the call
+  std::optional<ProductType> products_type = {};  // of what layers multiply
+  bool with_range = true;  // of the description's ranges, too; else low and high are the seconds
 };
 
 // Of a usual step of the plan's run. ConfigError where the description lacks what the run needs,
 // and for an encoder with ranks of its own.
-StepPrediction predict_step(const RunPlan& plan, const Machine& machine);
+StepPrediction predict_step(const RunPlan& plan, const Machine& machine,
+                            const PredictedProgram& program = {});
+// With traces that exist: they do not depend on the machine.
+StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traces,
+                            const Machine& machine, const PredictedProgram& program = {});
 
-// The value of "time" in the plan's JSON: {"seconds", "low", "high", "tokens_per_second", "mfu",
-// "price", "breakdown": {"products", "attention", "memory", "exposed": {"tp", "cp", "ep", "pp",
-// "dp"}, "bubble", "optimizer", "host", "disk"}, "critical_path": [{"rank", "action", "waits_for",
-// "seconds"}]}.
+// The value of "time" in the plan's JSON: {"stack", "seconds", "low", "high", "tokens_per_second",
+// "mfu", "price", "breakdown": {"products", "attention", "memory", "exposed": {"tp", "cp", "ep",
+// "pp", "dp"}, "bubble", "optimizer", "host", "disk"}, "critical_path": [{"rank", "action",
+// "waits_for", "seconds"}], "origins": {"data-sheet": ["peak_bf16", ...], ...}, "unlike_measured":
+// [...]}.
 std::string to_json(const StepPrediction& prediction);
 // The lines for people. `tokens`, where given: how long and how dear training with so many is.
 std::string to_text(const StepPrediction& prediction, std::optional<double> tokens = std::nullopt);

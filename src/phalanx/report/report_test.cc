@@ -115,6 +115,34 @@ TEST_F(ReportTest, ARunWithFilesShowsWhatTheDiskTook) {
   EXPECT_THAT(page_of({eventful_run("other")}), Not(HasSubstr("aiting for files")));
 }
 
+TEST_F(ReportTest, ARunWithAPredictionShowsWhereItWasOff) {
+  const fs::path run = directory("run");
+  RunBegin begin = begin_at(0, 1);
+  begin.facts =
+      R"({"run": "r", "prediction": {"machine": "<h100>", "seconds": 0.2, "low": 0.1, "high": 0.3}})";
+  write_event(run, begin_line(begin, at(0)));
+  write_metrics(run, 5);
+  // While it goes on.
+  for (const char* part : {"A step, predicted and measured",
+                           "Predicted: 0.2 s (0.1 s to 0.3 s) on &lt;h100&gt;; measured: 0.25 s "
+                           "(median, +25.0 %)."}) {
+    EXPECT_THAT(page_of({run}), HasSubstr(part));
+  }
+  write_event(run, end_line({.iteration = 5,
+                             .error = {},
+                             .facts = R"({"prediction": {"seconds": 0.2, "low": 0.2, "high": 0.2,
+                                 "measured": 0.5, "parts": {
+                                   "products": {"predicted": 0.15, "measured": 0.16},
+                                   "tp": {"predicted": 0.05, "measured": 0.34}}}})"},
+                            at(5)));
+  const std::string page = page_of({run});
+  for (const char* part :
+       {"Predicted: 0.2 s on &lt;h100&gt;; measured: 0.5 s (median, +150.0 %).",
+        "Farthest off: tp, 0.34 s where 0.05 s were predicted.", "+0.29 s", "+0.01 s"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+}
+
 TEST_F(ReportTest, ARunWithExpertsShowsHowBusyTheyAre) {
   const fs::path run = directory("run");
   std::string text;

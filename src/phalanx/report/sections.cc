@@ -107,6 +107,71 @@ std::string disk_time(const ReportRun& run) {
   return "<h3>States in files: a step</h3>\n" + to_html({{"", "predicted", "measured"}, rows, ""});
 }
 
+// "+0.12 s", "-3 ms".
+std::string difference_text(double seconds) {
+  return (seconds < 0 ? "-" : "+") + duration_text(std::abs(seconds));
+}
+
+std::string signed_percent(double share) {
+  return (share < 0 ? "-" : "+") + percent_text(std::abs(share));
+}
+
+// The parts of a step that was predicted and measured: a bar of each, and what they differ by.
+std::string predicted_parts(const Json& prediction, double predicted, double measured) {
+  const Json& parts = part_at(prediction, "/parts");
+  if (!parts.is_object() || parts.empty()) return {};
+  std::vector<BarPart> before, after;
+  std::vector<std::vector<std::string>> rows;
+  std::string farthest;
+  double most = 0;
+  for (const auto& [name, part] : parts.items()) {
+    const double was = std::max(0.0, number_at(part, "/predicted").value_or(0));
+    const double is = std::max(0.0, number_at(part, "/measured").value_or(0));
+    const int colour = static_cast<int>(before.size()) % kBarColours;
+    before.push_back({name, was, colour});
+    after.push_back({name, is, colour});
+    rows.push_back({name, duration_text(was), duration_text(is), difference_text(is - was)});
+    if (std::abs(is - was) <= most) continue;
+    most = std::abs(is - was);
+    farthest = fmt::format("Farthest off: {}, {} where {} were predicted.", name, duration_text(is),
+                           duration_text(was));
+  }
+  double sum = 0;
+  for (const BarPart& part : after) sum += part.share;
+  const double whole = std::max({predicted, measured, sum});
+  return fmt::format("<p class=\"note\">{}</p>\n", escape_markup(farthest)) +
+         bars({bar_row("predicted", shares(before, whole), duration_text(predicted)),
+               bar_row("measured", shares(after, whole), duration_text(sum))}) +
+         bar_legend(after) + to_html({{"", "predicted", "measured", "difference"}, rows, ""});
+}
+
+// A step of a run with --cluster.
+std::string prediction_time(const ReportRun& run) {
+  const Json* const end = run.ending();
+  const bool is_compared = end != nullptr && number_at(*end, "/prediction/seconds");
+  const Json& begun = part_at(run.facts(), "/prediction");
+  const Json& prediction = is_compared ? part_at(*end, "/prediction") : begun;
+  const double predicted = number_at(prediction, "/seconds").value_or(0);
+  if (!(predicted > 0)) return {};
+  std::string text = fmt::format("Predicted: {}", duration_text(predicted));
+  const double low = number_at(prediction, "/low").value_or(predicted);
+  const double high = number_at(prediction, "/high").value_or(predicted);
+  if (low < high) text += fmt::format(" ({} to {})", duration_text(low), duration_text(high));
+  if (const std::string machine = text_at(begun, "/machine"); !machine.empty()) {
+    text += fmt::format(" on {}", machine);
+  }
+  const Series& steps = run.metrics[Metric::kSeconds];
+  double measured = number_at(prediction, "/measured").value_or(0);
+  if (!(measured > 0) && !steps.empty()) measured = steps.median();
+  if (measured > 0) {
+    text += fmt::format("; measured: {} (median, {})", duration_text(measured),
+                        signed_percent(measured / predicted - 1));
+  }
+  return fmt::format("<h3>A step, predicted and measured</h3>\n<p class=\"note\">{}.</p>\n",
+                     escape_markup(text)) +
+         predicted_parts(prediction, predicted, measured);
+}
+
 std::string last_step(const ReportRun& run) {
   const Json* const end = run.ending();
   if (end == nullptr) return {};
@@ -192,7 +257,7 @@ std::string answers_section(const ReportRun& run) {
 
 std::string time_section(const ReportRun& run) {
   const std::string whole = whole_run(run);
-  const std::string step = disk_time(run) + last_step(run);
+  const std::string step = prediction_time(run) + disk_time(run) + last_step(run);
   if (whole.empty() && step.empty()) return {};
   return heading("Where the time went") + whole + step;
 }

@@ -400,6 +400,10 @@ struct RunConfig {
   bool no_log_learning_rate_to_tensorboard = false;
   bool no_log_loss_scale_to_tensorboard = false;
   std::string trace;  // file for the timeline of the last iteration
+  // The machine for which a step is predicted, a shipped name or a file; "": nothing is predicted.
+  std::string cluster;
+  std::string
+      write_device_file;  // the description of a device that the run's steps imply; "": none
 
   bool allow_overcommit = false;  // begin although the memory plan does not fit
 };

@@ -106,6 +106,14 @@ Json disk_facts(const RunSetup& setup) {
   return json;
 }
 
+Json forecast_facts(const StepForecast& forecast) {
+  Json parts = Json::object();
+  for (const StepForecast::Part& part : forecast.parts) parts[part.name] = part.seconds;
+  return {{"machine", forecast.machine}, {"seconds", forecast.seconds},
+          {"low", forecast.low},         {"high", forecast.high},
+          {"rank", forecast.rank},       {"parts", std::move(parts)}};
+}
+
 }  // namespace
 
 std::string run_facts(const RunSetup& setup, const LoadFacts& loading) {
@@ -118,6 +126,7 @@ std::string run_facts(const RunSetup& setup, const LoadFacts& loading) {
     if (!loss.title.empty()) facts["loss_titles"][metrics_key(loss.name)] = loss.title;
   }
   if (setup.disk) facts["disk"] = disk_facts(setup);
+  if (setup.forecast) facts["prediction"] = forecast_facts(*setup.forecast);
   if (loading.bytes_read > 0) {
     facts["loading"] = {{"bytes_read", loading.bytes_read},
                         {"bytes_sent", loading.bytes_sent},

@@ -22,6 +22,7 @@
 #include "phalanx/start/rank_runner.h"
 #include "phalanx/start/run_data.h"
 #include "phalanx/start/run_decisions.h"
+#include "phalanx/start/step_forecast.h"
 
 namespace phalanx {
 
@@ -60,11 +61,12 @@ struct RunSetup {
   MeasuredDevice device;
   std::shared_ptr<const Model> model;
   StepPrograms programs;
-  std::vector<RankPlan> plans;   // of the ranks of this process
-  std::vector<RankFacts> ranks;  // of all, by rank
-  std::int64_t peak_bytes = 0;   // the most that the arenas of any rank hold
-  double flops_per_step = 0;     // that all ranks compute, recomputation included
-  std::optional<DiskStep> disk;  // of a step, where states lie in files
+  std::vector<RankPlan> plans;           // of the ranks of this process
+  std::vector<RankFacts> ranks;          // of all, by rank
+  std::int64_t peak_bytes = 0;           // the most that the arenas of any rank hold
+  double flops_per_step = 0;             // that all ranks compute, recomputation included
+  std::optional<DiskStep> disk;          // of a step, where states lie in files
+  std::optional<StepForecast> forecast;  // with --cluster, of the leading process
   std::optional<RunData> data;
   std::optional<AnswerPrompts> answers;
   RankAffinity affinity;

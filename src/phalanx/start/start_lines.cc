@@ -230,6 +230,7 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
     add("{}", text);
   }
   if (setup.disk) add("> disk: a step {}", disk_text(setup));
+  if (setup.forecast) add("> {}\n{}", to_text(*setup.forecast), setup.forecast->basis);
   if (config.run.train_samples > 0) {
     add("setting training iterations to {}", length.last_iteration());
   }

@@ -91,6 +91,7 @@ struct TransferBegun {
 // The program waits for the messages or the transfer of this number, for the first time.
 struct Awaited {
   std::uint64_t work = 0;
+  double seconds = 0.0;  // that the host waited
 };
 
 using TraceEvent = std::variant<OpRun, MessageBegun, TransferBegun, Awaited>;

@@ -11,6 +11,7 @@
 #include "phalanx/start/run_setup.h"
 #include "phalanx/start/stillness_limit.h"
 #include "phalanx/train/exit_conditions.h"
+#include "phalanx/train/forecasting.h"
 #include "phalanx/train/run_sinks.h"
 #include "phalanx/train/trainer.h"
 
@@ -63,6 +64,9 @@ RunEnd prepare_and_train(const TrainConfig& config, const StopToken& stop, RunSi
     runner.prepare([&] {
       setup.emplace(
           config, runner, [&] { return stop() != 0; }, refused);
+      if (runner.leads() && !setup->config.run.cluster.empty()) {
+        setup->forecast = forecast_step(*setup);
+      }
     });
     if (setup->lock) setup->lock->expect_in_place();
     const auto end =

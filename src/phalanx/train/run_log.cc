@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "phalanx/base/error.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/process_memory.h"
@@ -69,6 +70,8 @@ RunLog::RunLog(const RunSetup& setup, const MemoryPlan& plan, const RunState& be
       sample_(sinks == nullptr ? Sample{} : mean_sample(setup)),
       disk_(setup.disk) {
   if (sinks_ == nullptr) return;
+  if (setup.forecast) comparison_.emplace(*setup.forecast);
+  if (setup.forecast && !config_.run.write_device_file.empty()) device_file_.emplace(setup);
   expect_own_directory();
   const bool is_over = begin.iteration >= setup.length.last_iteration();
   const MemoryBytes& bytes = plan.bytes;
@@ -151,7 +154,20 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
   report.peak_bytes = peak_bytes_;
   report.rss_bytes = peak_resident_bytes();
   report.is_logged = is_logged(config_.run, state.iteration);
+  const bool is_forecast = comparison_ && comparison_->add(report);
+  if (comparison_ && !times.parts.empty()) report.parts = comparison_->take_parts(times.parts);
   sinks_->iteration(report);
+  if (device_file_ && is_forecast) write_device_file(report);
+}
+
+void RunLog::write_device_file(const IterationReport& report) {
+  try {
+    const std::string text = device_file_->add(report.seconds);
+    if (!text.empty()) note({RunNote::Kind::kPrediction, report.iteration, text});
+  } catch (const Error& error) {
+    note({RunNote::Kind::kWarning, report.iteration,
+          fmt::format("--write-device-file: {}", error.what())});
+  }
 }
 
 void RunLog::evaluation(const RunState& state, SplitKind kind, const std::string& set,
@@ -204,6 +220,15 @@ void RunLog::expect_own_directory() const {
 void RunLog::end(RunEnding ending) {
   const bool has_failed = ending.outcome == RunEnding::Outcome::kFailed;
   if (disk_ && !has_failed) note_disk(ending.iteration);
+  if (comparison_ && !has_failed && comparison_->steps() > 0) {
+    note({RunNote::Kind::kPrediction, ending.iteration, comparison_->to_text()});
+    ending.facts = with_member(ending.facts, "prediction", comparison_->to_json());
+  }
+  if (device_file_ && !device_file_->is_written() && !has_failed) {
+    note({RunNote::Kind::kWarning, ending.iteration,
+          fmt::format("--write-device-file {}: not written, {} more iterations were needed",
+                      config_.run.write_device_file, device_file_->missing())});
+  }
   if (sinks_ == nullptr) return;
   if (!has_failed) expect_own_directory();
   ending.save_is_lost = lock_ && !lock_->is_in_place();

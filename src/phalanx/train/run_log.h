@@ -13,7 +13,9 @@
 #include "phalanx/families/evaluation_scores.h"
 #include "phalanx/metrics/run_sink.h"
 #include "phalanx/start/run_setup.h"
+#include "phalanx/train/forecasting.h"
 #include "phalanx/train/run_times.h"
+#include "phalanx/train/step_comparison.h"
 
 namespace phalanx {
 
@@ -34,10 +36,15 @@ class RunLog {
                   std::span<const double> counts);
   void answers(const AnswersReport& report);
   void note(const RunNote& note);
+  // The parts of the steps since the last logged iteration, as IterationTimes has them.
+  void parts(const std::vector<std::vector<double>>& of_ranks) {
+    if (sinks_ != nullptr && comparison_) comparison_->take_parts(of_ranks);
+  }
   void end(RunEnding ending);
 
  private:
   void note_disk(std::int64_t iteration);
+  void write_device_file(const IterationReport& report);
   void expect_own_directory() const;
   std::vector<NamedLoss> named(std::span<const double> means) const;
 
@@ -55,7 +62,9 @@ class RunLog {
   };
   static Sample mean_sample(const RunSetup& setup);
   Sample sample_;
-  std::optional<DiskStep> disk_;  // as planned
+  std::optional<DiskStep> disk_;              // as planned
+  std::optional<StepComparison> comparison_;  // with --cluster
+  std::optional<DeviceFile> device_file_;     // --write-device-file
   // Measured, by iteration:
   static constexpr std::size_t kBins = 256;
   Series step_seconds_{kBins};

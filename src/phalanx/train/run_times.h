@@ -24,6 +24,8 @@ struct IterationTimes {
   // of one that has begun.
   bool is_saving = false;
   std::optional<std::int64_t> save_bytes = {};
+  // Of all ranks, of an iteration that is logged, by kMeasuredParts; where they are measured.
+  std::vector<std::vector<double>> parts = {};
 };
 
 class RunTimes {

@@ -9,6 +9,7 @@
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/settings/config_views.h"
 #include "phalanx/train/rank_beginning.h"
@@ -32,10 +33,11 @@ RunEnding::Outcome outcome_of(RunEnd end) {
   return RunEnding::Outcome::kStopped;
 }
 
-// Tells the rank's watch that passes go on.
+// Tells the rank's watch that passes go on, and where updates are.
 class WatchedPasses final : public PassObserver {
  public:
-  WatchedPasses(RankWatch& watch, PassObserver* next) : watch_(watch), next_(next) {}
+  WatchedPasses(RankWatch& watch, PassObserver* next, StepParts* parts = nullptr)
+      : watch_(watch), next_(next), parts_(parts) {}
 
   void begin(const Action& pass) override {
     if (next_ != nullptr) next_->begin(pass);
@@ -44,10 +46,17 @@ class WatchedPasses final : public PassObserver {
     watch_.tick();
     if (next_ != nullptr) next_->end(pass);
   }
+  void update_begins() override {
+    if (parts_ != nullptr) parts_->update_begins();
+  }
+  void update_ends() override {
+    if (parts_ != nullptr) parts_->update_ends();
+  }
 
  private:
   RankWatch& watch_;
   PassObserver* next_;
+  StepParts* parts_;
 };
 
 bool shares_parameters(const Rank& rank) {
@@ -94,6 +103,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       second_places_(setup.saved_run(), rank_, listeners(), background(setup, watch)),
       snapshots_(snapshots_of(setup, rank_)) {
   if (is_traced()) reserve_trace();
+  if (!config_.run.cluster.empty() && StepParts::can_measure(*backend_)) parts_.emplace(rank_);
   scaler_.restore(state_.loss_scaler);
   if (const std::string text = sinks != nullptr ? setup.device.unchecked_text() : std::string();
       !text.empty()) {
@@ -118,6 +128,7 @@ RunEnd Trainer::run() {
     const RunEnd end = loop();
     // Peers may read this rank's parameters until all of the last step have come in.
     rank_.finish_gather();
+    log_.parts(measured_parts());
     log_.end({.outcome = outcome_of(end),
               .iteration = state_.iteration,
               .error = {},
@@ -254,10 +265,13 @@ void Trainer::train_until_drained() {
     return schedules;
   };
   trace_.clear();
-  WatchedPasses passes(watch_, is_traced() ? &trace_ : nullptr);
+  StepParts* const parts = parts_ ? &*parts_ : nullptr;
+  WatchedPasses passes(watch_, is_traced() ? &trace_ : nullptr, parts);
   times_.begin_iterations();
+  if (parts != nullptr) parts->begin();
   StepsUnderWay steps =
       rank_.begin_training(schedules, train_stream_->source(), &passes, nullptr, settings);
+  if (parts != nullptr) parts->end(std::ssize(schedules));
   times_.end_iterations(std::ssize(schedules));
   high_water_.after(
       {static_cast<int>(schedules.size()), static_cast<int>(schedules.front().microbatches)});
@@ -311,12 +325,18 @@ void Trainer::take_in(UnderWay done, std::span<const StepResult> steps) {
     const std::int64_t batch = setup_.length.global_batch(state_.consumed_train_samples);
     count(step, batch);
     IterationTimes times = times_.of_iteration(is_logged(config_.run, state_.iteration));
+    if (is_logged(config_.run, state_.iteration)) times.parts = measured_parts();
     times.is_saving = done.is_saving;
     times.save_bytes = std::exchange(done.save_bytes, std::nullopt);
     log_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
                    seconds, std::move(times));
     watch_.step(state_.iteration);
   }
+}
+
+std::vector<std::vector<double>> Trainer::measured_parts() {
+  if (!parts_) return {};
+  return gather_numbers(*ranks_.control, rank_.host_context(), parts_->take());
 }
 
 // The schedules of the iterations until the pipeline is empty again, if none of them is skipped.

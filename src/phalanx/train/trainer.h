@@ -19,6 +19,7 @@
 #include "phalanx/train/run_end.h"
 #include "phalanx/train/run_log.h"
 #include "phalanx/train/run_times.h"
+#include "phalanx/train/step_parts.h"
 #include "phalanx/train/step_trace.h"
 
 namespace phalanx {
@@ -76,6 +77,9 @@ class Trainer {
   [[noreturn]] void explain_failure(const UnderWay& failed, std::span<const StepResult> steps,
                                     bool next_has_run);
   void count(const StepResult& step, std::int64_t global_batch);
+  // Of all ranks, on the first one, since the last call; nothing where they are not measured. By
+  // all ranks at the same time.
+  std::vector<std::vector<double>> measured_parts();
 
   // How to leave after an evaluation was given up.
   RunEnd end_of_given_up_evaluation();
@@ -107,6 +111,7 @@ class Trainer {
   RunTimes times_;
   std::unique_ptr<RunData::Stream> train_stream_;
   RunLog log_;
+  std::optional<StepParts> parts_;  // with --cluster
   // Whether the host enqueues an iteration before it knows the numbers of the one before.
   const bool runs_ahead_;
   std::optional<UnderWay> under_way_;
