@@ -236,7 +236,7 @@ class Measurement {
            static_cast<double>(timed.cost.flops),
            timed.seconds});
     } else if (timed.cost.flops == 0) {
-      to.ops.push_back({op_rate_key(name, storage_), timed.bytes(), timed.seconds});
+      to.ops.push_back({op_rate_key(name, timed.cost.dtype), timed.bytes(), timed.seconds});
     }
   }
 

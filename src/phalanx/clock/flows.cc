@@ -51,7 +51,10 @@ void Flows::move(const FlowPtr& flow, double time) {
 }
 
 void Flows::finish(const FlowPtr& flow, double time) {
-  for (const int link : flow->links) std::erase(moving_[static_cast<std::size_t>(link)], flow);
+  for (const int link : flow->links) {
+    std::erase(moving_[static_cast<std::size_t>(link)], flow);
+    last_done_[static_cast<std::size_t>(link)] = time;
+  }
   share(flow->links, time);
   timekeeper_.happen(flow->done, time);
   for (std::queue<FlowPtr>* queue : flow->queues_) {

@@ -33,7 +33,7 @@ struct Flow {
 
  private:
   friend class Flows;
-  std::vector<std::queue<std::shared_ptr<Flow>>*> queues_ = {};  // that it is the first of
+  std::vector<std::queue<std::shared_ptr<Flow>>*> queues_ = {};  // that it is in
   bool moves_ = false;
   double left_ = 0.0;   // seconds, of its own, of what has not moved
   double since_ = 0.0;  // when that was so
@@ -46,14 +46,17 @@ class Flows {
  public:
   using Queue = std::tuple<int, int, int>;  // any name
 
-  // `worker` is that of the timekeeper which goes on with transfers.
+  // `worker` is that of the timekeeper which goes on with flows.
   Flows(Timekeeper& timekeeper, std::size_t worker, std::size_t links)
-      : timekeeper_(timekeeper), worker_(worker), moving_(links) {}
+      : timekeeper_(timekeeper), worker_(worker), moving_(links), last_done_(links) {}
 
   // A member begins the flow, behind what it has begun in the same queue.
   void begin(int member, const Queue& queue, const FlowPtr& flow);
   // What has no queue and waits for nobody.
   void start(const FlowPtr& flow, double time);
+
+  // When the last flow over the link was done; 0: there was none.
+  double last_done(std::size_t link) const { return last_done_[link]; }
 
   // The worker is called.
   void go_on(double time);
@@ -74,7 +77,8 @@ class Flows {
   Timekeeper& timekeeper_;
   std::size_t worker_;
   std::map<Queue, std::queue<FlowPtr>> queues_;
-  std::vector<Moving> moving_;  // by link
+  std::vector<Moving> moving_;     // by link
+  std::vector<double> last_done_;  // by link
   std::priority_queue<Due> due_;
 };
 

@@ -92,5 +92,22 @@ TEST(Flows, RanksOfANodeShareItsDisk) {
   EXPECT_DOUBLE_EQ(end_of(apart, 0), 16.0);
 }
 
+// What a step leaves to be written, the next one's transfers wait for: 1 s of work, 5 s of disk.
+TEST(Flows, ADiskGoesOnIntoTheNextStep) {
+  const ClockEvent read = begin(1, on(LinkKind::kDisk, 2.0), TimePart::kDisk);
+  const ClockEvent write = begin(2, on(LinkKind::kDisk, 3.0), TimePart::kDisk);
+  const auto step = [&](int ranks) {
+    return clock_repeated(std::vector<ClockRank>(static_cast<std::size_t>(ranks),
+                                                 rank_of({compute(1.0), read, await(1), write})),
+                          {});
+  };
+  EXPECT_DOUBLE_EQ(step(1).seconds, 5.0);
+  EXPECT_DOUBLE_EQ(part_of(step(1), TimePart::kDisk), 4.0);
+  EXPECT_DOUBLE_EQ(step(1).disk_goes_on[0], 3.0);
+  EXPECT_DOUBLE_EQ(step(2).seconds, 10.0);
+  // Nothing is left.
+  EXPECT_DOUBLE_EQ(clock_repeated({rank_of({compute(1.0), read, await(1)})}, {}).seconds, 3.0);
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -109,6 +109,14 @@ ClockAction Pricing::priced(int rank, std::span<const TraceEvent> events, Action
       } else {
         action.events.push_back(begin(rank, *message));
       }
+    } else if (const auto* transfer = std::get_if<TransferBegun>(&event)) {
+      if (!disk_seconds_) continue;
+      action.events.push_back(
+          {.kind = ClockEvent::Kind::kBegin,
+           .part = TimePart::kDisk,
+           .cost = {.seconds = disk_seconds_(rank, *transfer), .link = LinkKind::kDisk},
+           .token = static_cast<int>(transfer->work),
+           .channel = kDiskChannel});
     } else if (const auto* awaited = std::get_if<Awaited>(&event)) {
       if (of_pipeline.contains(awaited->work)) continue;
       action.events.push_back(

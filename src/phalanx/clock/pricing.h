@@ -37,10 +37,16 @@ class Pricing {
  public:
   // The stage of a rank of the world: its place in its pipeline.
   using PipelineRank = std::function<int(int rank)>;
+  // Of a transfer of a rank of the world to or from a file: the seconds of its node's disk, with
+  // those of the ranks of the node that do the same at the same time.
+  using DiskSeconds = std::function<double(int rank, const TransferBegun& transfer)>;
 
   // The machine must outlive this.
   Pricing(const Machine& machine, PipelineRank pipeline_rank, const PricingRules& rules = {})
       : machine_(machine), pipeline_rank_(std::move(pipeline_rank)), rules_(rules) {}
+
+  // Without, transfers are left out.
+  void price_transfers(DiskSeconds disk_seconds) { disk_seconds_ = std::move(disk_seconds); }
 
   // Of an action of this kind on a rank of the world. Messages between ranks of the pipeline are
   // left out but for the seconds of a send: the clock knows from the actions when they begin and
@@ -59,6 +65,7 @@ class Pricing {
   const Machine& machine_;
   PipelineRank pipeline_rank_;
   PricingRules rules_;
+  DiskSeconds disk_seconds_;
   std::map<std::pair<std::string, std::set<int>>, int> numbers_;
   Meetings meetings_;
 };

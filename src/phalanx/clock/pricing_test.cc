@@ -40,6 +40,25 @@ TEST(Pricing, ASendIsOfTheClockAndKnowsItsDistance) {
   EXPECT_DOUBLE_EQ(seconds(8), message_seconds(machine.cluster, kBytes, false));
 }
 
+TEST(Pricing, ATransferTakesTheDiskOfItsNode) {
+  const Machine machine = machine_of("h100");
+  Pricing pricing = pricing_of(machine);
+  const std::vector<TraceEvent> events = {
+      TransferBegun{.place = "optimizer", .op = "read", .bytes = 1000, .work = 7}, Awaited{7}};
+  EXPECT_EQ(pricing.priced(3, events, ActionKind::kOptimizerStep).events.size(), 1U);
+  pricing.price_transfers([](int rank, const TransferBegun& transfer) {
+    return rank + static_cast<double>(transfer.bytes);
+  });
+  const std::vector<ClockEvent> priced =
+      pricing.priced(3, events, ActionKind::kOptimizerStep).events;
+  ASSERT_EQ(priced.size(), 2U);
+  EXPECT_EQ(priced[0].kind, ClockEvent::Kind::kBegin);
+  EXPECT_EQ(priced[0].part, TimePart::kDisk);
+  EXPECT_EQ(priced[0].cost.link, LinkKind::kDisk);
+  EXPECT_DOUBLE_EQ(priced[0].cost.seconds, 1003.0);
+  EXPECT_EQ(priced[1].token, priced[0].token);
+}
+
 TEST(Pricing, GroupsOfSeveralStagesMeet) {
   const Machine machine = machine_of("h100");
   Pricing pricing = pricing_of(machine);

@@ -316,17 +316,30 @@ class Clock {
     for (const ClockRank& rank : ranks) nodes = std::max(nodes, rank.node + 1);
     return kLinksOfRank * ranks.size() + static_cast<std::size_t>(nodes);
   }
+  std::size_t disk_of(const ClockRank& rank) const {
+    return kLinksOfRank * ranks_.size() + static_cast<std::size_t>(rank.node);
+  }
   void add_links(Flow& flow, std::size_t rank, LinkKind kind, bool out, bool in) const {
     if (kind == LinkKind::kOwn) return;
     if (kind == LinkKind::kDisk) {
-      const std::size_t disk = kLinksOfRank * ranks_.size();
-      flow.links.push_back(static_cast<int>(disk) + ranks_[rank].node);
+      flow.links.push_back(static_cast<int>(disk_of(ranks_[rank])));
       return;
     }
     flow.links.reserve(2);
     const auto first = static_cast<int>(kLinksOfRank * rank) + (kind == LinkKind::kCards ? 2 : 0);
     if (out) flow.links.push_back(first);
     if (in) flow.links.push_back(first + 1);
+  }
+
+  std::vector<double> disk_goes_on(double end) const {
+    std::map<int, int> ranks_of_node;
+    for (const ClockRank& rank : ranks_) ++ranks_of_node[rank.node];
+    std::vector<double> seconds;
+    for (const ClockRank& rank : ranks_) {
+      const double last = flows_.last_done(disk_of(rank));
+      seconds.push_back(std::max(0.0, last - end) / ranks_of_node[rank.node]);
+    }
+    return seconds;
   }
 
   ClockedStep result() {
@@ -341,6 +354,7 @@ class Clock {
       step.parts.back()[static_cast<std::size_t>(TimePart::kBubble)] += step.seconds - now(rank);
       step.timeline.push_back(states_[rank].passes);
     }
+    step.disk_goes_on = disk_goes_on(step.seconds);
     std::vector<std::vector<Stretch>> stretches;
     for (State& state : states_) stretches.push_back(std::move(state.stretches));
     step.critical_path = critical_path(stretches, ranks_, last);
@@ -364,6 +378,22 @@ class Clock {
 ClockedStep clock_programs(const std::vector<ClockRank>& ranks, const Meetings& meetings,
                            MessageStart start) {
   return Clock(ranks, meetings, start).run();
+}
+
+ClockedStep clock_repeated(std::vector<ClockRank> ranks, const Meetings& meetings) {
+  const ClockedStep first = clock_programs(ranks, meetings);
+  if (std::ranges::all_of(first.disk_goes_on, [](double seconds) { return seconds <= 0.0; })) {
+    return first;
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const FlowCost cost = {.seconds = first.disk_goes_on[rank], .link = LinkKind::kDisk};
+    ranks[rank].before.insert(ranks[rank].before.begin(), {.kind = ClockEvent::Kind::kBegin,
+                                                           .part = TimePart::kDisk,
+                                                           .cost = cost,
+                                                           .token = -1,
+                                                           .channel = kDiskChannel});
+  }
+  return clock_programs(ranks, meetings);
 }
 
 }  // namespace phalanx

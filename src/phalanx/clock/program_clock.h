@@ -36,6 +36,8 @@ enum class TimePart : std::uint8_t {
   kDisk,
 };
 inline constexpr int kTimeParts = 12;
+// The channel of transfers to and from files.
+inline constexpr int kDiskChannel = static_cast<int>(TimePart::kDisk);
 // "products", "attention", "memory", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host",
 // "disk".
 std::string_view name_of(TimePart part);
@@ -114,6 +116,8 @@ struct ClockedStep {
   // Of each rank, by TimePart: what its time until `seconds` goes into.
   std::vector<std::array<double, kTimeParts>> parts;
   Timeline timeline;  // passes only
+  // Of each rank: its part of the seconds in which its node's disk moves on after the step.
+  std::vector<double> disk_goes_on;
   // From the begin of the step to its end: a chain of work and waits without a gap.
   std::vector<CriticalStep> critical_path;
   // The rank that waits least for others.
@@ -123,5 +127,7 @@ struct ClockedStep {
 // InternalError if the programs wait for each other.
 ClockedStep clock_programs(const std::vector<ClockRank>& ranks, const Meetings& meetings = {},
                            MessageStart start = MessageStart::kRendezvous);
+// Of a step after one like it: what that left for disks to move is before the step's own transfers.
+ClockedStep clock_repeated(std::vector<ClockRank> ranks, const Meetings& meetings);
 
 }  // namespace phalanx

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -42,22 +43,22 @@ std::string_view name_of(ActivationKind kind) {
 }
 
 OpCost cost(const BiasActivationForward& op) {
-  return {"bias_activation_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
+  return memory_cost("bias_activation_forward", moved(op.x, op.bias), moved(op.y));
 }
 OpCost cost(const BiasActivationBackward& op) {
-  return {"bias_activation_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
+  return memory_cost("bias_activation_backward", moved(op.dy, op.x, op.bias), moved(op.dx));
 }
 
 OpCost cost(const GatedActivationForward& op) {
-  return {"gated_activation_forward", 0, bytes_of(op.x, op.bias), bytes_of(op.y)};
+  return memory_cost("gated_activation_forward", moved(op.x, op.bias), moved(op.y));
 }
 OpCost cost(const GatedActivationBackward& op) {
-  return {"gated_activation_backward", 0, bytes_of(op.dy, op.x, op.bias), bytes_of(op.dx)};
+  return memory_cost("gated_activation_backward", moved(op.dy, op.x, op.bias), moved(op.dx));
 }
 
-OpCost cost(const TanhForward& op) { return {"tanh_forward", 0, bytes_of(op.x), bytes_of(op.y)}; }
+OpCost cost(const TanhForward& op) { return memory_cost("tanh_forward", moved(op.x), moved(op.y)); }
 OpCost cost(const TanhBackward& op) {
-  return {"tanh_backward", 0, bytes_of(op.dy, op.y), bytes_of(op.dx)};
+  return memory_cost("tanh_backward", moved(op.dy, op.y), moved(op.dx));
 }
 
 void bias_activation_forward(Context& context, const BiasActivationForward& op) {

@@ -4,6 +4,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -104,7 +105,7 @@ OpCost cost(const AttentionForward& op) {
                         bytes_of(op.out, op.lse));
 }
 OpCost cost(const AttentionDelta& op) {
-  return {"attention_delta", 0, bytes_of(op.out, op.dout), bytes_of(op.delta)};
+  return memory_cost("attention_delta", moved(op.out, op.dout), moved(op.delta));
 }
 OpCost cost(const AttentionBackward& op) {
   return attention_cost("attention_backward", op.in, 5,
@@ -113,8 +114,8 @@ OpCost cost(const AttentionBackward& op) {
                         bytes_of(op.dquery, op.dkey, op.dvalue, op.dbias));
 }
 OpCost cost(const AttentionMerge& op) {
-  return {"attention_merge", 0, bytes_of(op.out, op.lse, op.part_out, op.part_lse),
-          bytes_of(op.out, op.lse)};
+  return memory_cost("attention_merge", moved(op.out, op.lse, op.part_out, op.part_lse),
+                     moved(op.out, op.lse));
 }
 OpCost cost(const UnfusedAttentionForward& op) {
   return attention_cost("unfused_attention_forward", op.in, 2, input_bytes(op.in),

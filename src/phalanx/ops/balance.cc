@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -22,23 +23,23 @@ void expect_number(std::string_view name, std::string_view operand, const Tensor
 }  // namespace
 
 OpCost cost(const BalanceStatistics& op) {
-  return {"balance_statistics", 0, bytes_of(op.logits),
-          bytes_of(op.counts, op.score_sums, op.z_loss)};
+  return memory_cost("balance_statistics", moved(op.logits),
+                     moved(op.counts, op.score_sums, op.z_loss));
 }
 OpCost cost(const BalanceLoss& op) {
-  return {"balance_loss", 0, bytes_of(op.counts, op.score_sums, op.loss), bytes_of(op.loss)};
+  return memory_cost("balance_loss", moved(op.counts, op.score_sums, op.loss), moved(op.loss));
 }
 OpCost cost(const BalanceGradient& op) {
-  return {"balance_gradient", 0,
-          bytes_of(op.counts, op.scale) + (op.accumulate ? op.dscores.bytes() : 0),
-          bytes_of(op.dscores)};
+  return memory_cost("balance_gradient",
+                     moved(op.counts, op.scale) + (op.accumulate ? op.dscores.bytes() : 0),
+                     moved(op.dscores));
 }
 OpCost cost(const ExpertCounts& op) {
-  return {"expert_counts", 0, bytes_of(op.experts) + (op.accumulate ? op.counts.bytes() : 0),
-          bytes_of(op.counts)};
+  return memory_cost("expert_counts", moved(op.experts) + (op.accumulate ? op.counts.bytes() : 0),
+                     moved(op.counts));
 }
 OpCost cost(const ExpertBiasUpdate& op) {
-  return {"expert_bias_update", 0, bytes_of(op.counts, op.bias), bytes_of(op.bias)};
+  return memory_cost("expert_bias_update", moved(op.counts, op.bias), moved(op.bias));
 }
 
 void balance_statistics(Context& context, const BalanceStatistics& op) {

@@ -85,5 +85,21 @@ TEST_F(CostTest, OfAttention) {
   EXPECT_EQ(forward({4, 2, 6, 8}, 0, {}).attention, shape);
 }
 
+// Of what moves memory: the type of most bytes.
+TEST_F(CostTest, OfMemory) {
+  const Tensor half = tensor({6, 20}), full = tensor({6, 20}, DType::kF32);
+  EXPECT_EQ(cost(Copy{.destination = half, .source = half}).dtype, DType::kBF16);
+  EXPECT_EQ(cost(Copy{.destination = full, .source = half}).dtype, DType::kF32);
+  EXPECT_EQ(cost(Copy{.destination = half, .source = full}).dtype, DType::kF32);
+  EXPECT_EQ(cost(Fill{.x = half}).dtype, DType::kBF16);
+  NormForward norm;
+  norm.x = norm.y = half;
+  norm.weight = norm.bias = tensor({20});
+  norm.mean = norm.rstd = tensor({6}, DType::kF32);
+  EXPECT_EQ(cost(norm).dtype, DType::kBF16);
+  EXPECT_EQ(cost(norm).bytes_read, 2 * 120 + 2 * 2 * 20);
+  EXPECT_EQ(cost(norm).bytes_written, 2 * 120 + 2 * 4 * 6);
+}
+
 }  // namespace
 }  // namespace phalanx::ops

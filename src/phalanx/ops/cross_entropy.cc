@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -39,24 +40,25 @@ void expect_gradient_operands(std::string_view name, const Op& op) {
 }  // namespace
 
 OpCost cost(const CrossEntropy& op) {
-  return {"cross_entropy", 0, bytes_of(op.logits, op.targets), bytes_of(op.loss, op.dlogits)};
+  return memory_cost("cross_entropy", moved(op.logits, op.targets), moved(op.loss, op.dlogits));
 }
 OpCost cost(const CrossEntropyStatistics& op) {
-  return {"cross_entropy_statistics", 0, bytes_of(op.logits, op.targets), bytes_of(op.statistics)};
+  return memory_cost("cross_entropy_statistics", moved(op.logits, op.targets),
+                     moved(op.statistics));
 }
 OpCost cost(const VocabularyParallelCrossEntropy& op) {
   const std::int64_t logits = op.dlogits ? bytes_of(op.logits) : 0;
-  return {"vocabulary_parallel_cross_entropy", 0, logits + bytes_of(op.statistics, op.targets),
-          bytes_of(op.loss, op.dlogits)};
+  return memory_cost("vocabulary_parallel_cross_entropy", logits + moved(op.statistics, op.targets),
+                     moved(op.loss, op.dlogits));
 }
 OpCost cost(const LabelMask& op) {
-  return {"label_mask", 0, bytes_of(op.labels), bytes_of(op.mask)};
+  return memory_cost("label_mask", moved(op.labels), moved(op.mask));
 }
 OpCost cost(const LossSeed& op) {
-  return {"loss_seed", 0, bytes_of(op.loss_scale, op.mask), bytes_of(op.seed)};
+  return memory_cost("loss_seed", moved(op.loss_scale, op.mask), moved(op.seed));
 }
 OpCost cost(const LossAccumulate& op) {
-  return {"loss_accumulate", 0, bytes_of(op.loss, op.mask), bytes_of(op.sum, op.count)};
+  return memory_cost("loss_accumulate", moved(op.loss, op.mask), moved(op.sum, op.count));
 }
 
 void cross_entropy(Context& context, const CrossEntropy& op) {

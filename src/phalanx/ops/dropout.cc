@@ -2,17 +2,18 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 
 OpCost cost(const BiasDropoutResidual& op) {
-  return {"bias_dropout_residual", 0, bytes_of(op.x, op.bias, op.residual), bytes_of(op.out)};
+  return memory_cost("bias_dropout_residual", moved(op.x, op.bias, op.residual), moved(op.out));
 }
 OpCost cost(const DropoutBackward& op) {
-  return {"dropout_backward", 0, bytes_of(op.dout), bytes_of(op.dx)};
+  return memory_cost("dropout_backward", moved(op.dout), moved(op.dx));
 }
 
-OpCost cost(const Jitter& op) { return {"jitter", 0, bytes_of(op.x), bytes_of(op.y)}; }
+OpCost cost(const Jitter& op) { return memory_cost("jitter", moved(op.x), moved(op.y)); }
 
 void bias_dropout_residual(Context& context, const BiasDropoutResidual& op) {
   expect_shape("bias_dropout_residual", "out", op.out, op.x.shape);

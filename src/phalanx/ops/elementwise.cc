@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -13,12 +14,12 @@ void expect_convertible(std::string_view op, const Tensor& from, const Tensor& t
 
 }  // namespace
 
-OpCost cost(const Fill& op) { return {"fill", 0, 0, bytes_of(op.x)}; }
-OpCost cost(const Copy& op) { return {"copy", 0, bytes_of(op.source), bytes_of(op.destination)}; }
+OpCost cost(const Fill& op) { return memory_cost("fill", 0, moved(op.x)); }
+OpCost cost(const Copy& op) { return memory_cost("copy", moved(op.source), moved(op.destination)); }
 OpCost cost(const Accumulate& op) {
-  return {"accumulate", 0, bytes_of(op.destination, op.source), bytes_of(op.destination)};
+  return memory_cost("accumulate", moved(op.destination, op.source), moved(op.destination));
 }
-OpCost cost(const Scale& op) { return {"scale", 0, bytes_of(op.x), bytes_of(op.y)}; }
+OpCost cost(const Scale& op) { return memory_cost("scale", moved(op.x), moved(op.y)); }
 
 void fill(Context& context, const Fill& op) {
   expect_contiguous("fill", op.x);

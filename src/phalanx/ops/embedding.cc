@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -22,19 +23,19 @@ void expect_slots(std::string_view op, const Tensor& slots, const Tensor& rows,
 }  // namespace
 
 OpCost cost(const EmbeddingForward& op) {
-  return {"embedding_forward", 0, bytes_of(op.ids, op.y), bytes_of(op.y)};
+  return memory_cost("embedding_forward", moved(op.ids, op.y), moved(op.y));
 }
 OpCost cost(const AddPositions& op) {
-  return {"add_positions", 0, bytes_of(op.x, op.x, op.ids), bytes_of(op.out)};
+  return memory_cost("add_positions", moved(op.x, op.x, op.ids), moved(op.out));
 }
 OpCost cost(const EmbeddingGradient& op) {
-  return {"embedding_gradient", 0, bytes_of(op.ids, op.dy, op.dy), bytes_of(op.dy)};
+  return memory_cost("embedding_gradient", moved(op.ids, op.dy, op.dy), moved(op.dy));
 }
 OpCost cost(const SparseEmbeddingGradient& op) {
-  return {"sparse_embedding_gradient", 0, bytes_of(op.ids, op.dy, op.dy), bytes_of(op.dy)};
+  return memory_cost("sparse_embedding_gradient", moved(op.ids, op.dy, op.dy), moved(op.dy));
 }
 OpCost cost(const SparseEmbeddingJoin& op) {
-  return {"sparse_embedding_join", 0, bytes_of(op.values, op.values), bytes_of(op.values)};
+  return memory_cost("sparse_embedding_join", moved(op.values, op.values), moved(op.values));
 }
 
 void embedding_forward(Context& context, const EmbeddingForward& op) {

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -29,13 +30,13 @@ void expect_operands(std::string_view name, const Op& op, const Tensor& y) {
 }  // namespace
 
 OpCost cost(const GroupedActivationForward& op) {
-  return {"grouped_activation_forward", 0, bytes_of(op.x, op.offsets, op.bias, op.probabilities),
-          bytes_of(op.y)};
+  return memory_cost("grouped_activation_forward",
+                     moved(op.x, op.offsets, op.bias, op.probabilities), moved(op.y));
 }
 OpCost cost(const GroupedActivationBackward& op) {
-  return {"grouped_activation_backward", 0,
-          bytes_of(op.dy, op.x, op.offsets, op.bias, op.probabilities),
-          bytes_of(op.dx, op.dprobabilities)};
+  return memory_cost("grouped_activation_backward",
+                     moved(op.dy, op.x, op.offsets, op.bias, op.probabilities),
+                     moved(op.dx, op.dprobabilities));
 }
 
 void grouped_activation_forward(Context& context, const GroupedActivationForward& op) {

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -86,12 +87,13 @@ OpCost cost(const GroupedLinearWeightGradient& op) {
       bytes_of(op.dweight));
 }
 OpCost cost(const GroupedBiasGradient& op) {
-  return {"grouped_bias_gradient", 0,
-          bytes_of(op.dy, op.offsets, op.factors) + (op.accumulate ? bytes_of(op.dbias) : 0),
-          bytes_of(op.dbias)};
+  return memory_cost("grouped_bias_gradient",
+                     moved(op.dy, op.offsets, op.factors) + (op.accumulate ? moved(op.dbias) : 0),
+                     moved(op.dbias));
 }
 OpCost cost(const GroupedBiasDots& op) {
-  return {"grouped_bias_dots", 0, bytes_of(op.dots, op.dy, op.bias, op.offsets), bytes_of(op.dots)};
+  return memory_cost("grouped_bias_dots", moved(op.dots, op.dy, op.bias, op.offsets),
+                     moved(op.dots));
 }
 
 void grouped_linear_forward(Context& context, const GroupedLinearForward& op) {

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 
@@ -43,8 +44,8 @@ OpCost cost(const LinearWeightGradient& op) {
                       bytes_of(op.dweight, op.dbias));
 }
 OpCost cost(const BiasGradient& op) {
-  return {"bias_gradient", 0, bytes_of(op.dy) + (op.accumulate ? op.dbias.bytes() : 0),
-          bytes_of(op.dbias)};
+  return memory_cost("bias_gradient", moved(op.dy) + (op.accumulate ? op.dbias.bytes() : 0),
+                     moved(op.dbias));
 }
 
 void linear_forward(Context& context, const LinearForward& op) {

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -75,17 +76,17 @@ NormBackward at_place(const NormBackward& op, std::int64_t place) {
 }
 
 OpCost cost(const NormForward& op) {
-  return {op.mean ? "layer_norm_forward" : "rms_norm_forward", 0,
-          bytes_of(op.x, op.weight, op.bias), bytes_of(op.y, op.mean, op.rstd)};
+  return memory_cost(op.mean ? "layer_norm_forward" : "rms_norm_forward",
+                     moved(op.x, op.weight, op.bias), moved(op.y, op.mean, op.rstd));
 }
 OpCost cost(const NormApply& op) {
-  return {op.mean ? "layer_norm_apply" : "rms_norm_apply", 0,
-          bytes_of(op.x, op.mean, op.rstd, op.weight, op.bias), bytes_of(op.y)};
+  return memory_cost(op.mean ? "layer_norm_apply" : "rms_norm_apply",
+                     moved(op.x, op.mean, op.rstd, op.weight, op.bias), moved(op.y));
 }
 OpCost cost(const NormBackward& op) {
-  return {op.mean ? "layer_norm_backward" : "rms_norm_backward", 0,
-          bytes_of(op.dy, op.x, op.mean, op.rstd, op.weight, op.residual),
-          bytes_of(op.dx, op.dweight, op.dbias)};
+  return memory_cost(op.mean ? "layer_norm_backward" : "rms_norm_backward",
+                     moved(op.dy, op.x, op.mean, op.rstd, op.weight, op.residual),
+                     moved(op.dx, op.dweight, op.dbias));
 }
 
 void norm_forward(Context& context, const NormForward& op) {

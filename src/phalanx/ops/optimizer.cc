@@ -4,6 +4,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -51,13 +52,14 @@ std::array<double, 2> adam_corrections(double beta1, double beta2, std::int64_t 
 
 OpCost cost(const AdamSegments& op) {
   const std::int64_t elements = op.table.elements();
-  return {"adam", 0, elements * element_bytes(op.weight, op.gradient, op.exp_avg, op.exp_avg_sq),
-          elements * element_bytes(op.weight, op.storage, op.exp_avg, op.exp_avg_sq)};
+  return memory_cost("adam",
+                     elements * element_bytes(op.weight, op.gradient, op.exp_avg, op.exp_avg_sq),
+                     elements * element_bytes(op.weight, op.storage, op.exp_avg, op.exp_avg_sq));
 }
 OpCost cost(const SgdSegments& op) {
   const std::int64_t elements = op.table.elements();
-  return {"sgd", 0, elements * element_bytes(op.weight, op.gradient, op.momentum_buffer),
-          elements * element_bytes(op.weight, op.storage, op.momentum_buffer)};
+  return memory_cost("sgd", elements * element_bytes(op.weight, op.gradient, op.momentum_buffer),
+                     elements * element_bytes(op.weight, op.storage, op.momentum_buffer));
 }
 
 void adam_segments(Context& context, const AdamSegments& op) {

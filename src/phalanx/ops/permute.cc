@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -26,20 +27,21 @@ void expect_probabilities(std::string_view op, const Tensor& probabilities, std:
 }  // namespace
 
 OpCost cost(const SortPairs& op) {
-  return {"sort_pairs", 0, bytes_of(op.chosen),
-          bytes_of(op.offsets, op.pair_of_row, op.row_of_pair)};
+  return memory_cost("sort_pairs", moved(op.chosen),
+                     moved(op.offsets, op.pair_of_row, op.row_of_pair));
 }
 OpCost cost(const PermuteRows& op) {
-  return {"permute_rows", 0, bytes_of(op.to, op.pair_of_row, op.probabilities), bytes_of(op.to)};
+  return memory_cost("permute_rows", moved(op.to, op.pair_of_row, op.probabilities), moved(op.to));
 }
 OpCost cost(const UnpermuteRows& op) {
-  return {"unpermute_rows", 0, bytes_of(op.rows, op.row_of_pair, op.probabilities), bytes_of(op.y)};
+  return memory_cost("unpermute_rows", moved(op.rows, op.row_of_pair, op.probabilities),
+                     moved(op.y));
 }
 OpCost cost(const PairDots& op) {
-  return {"pair_dots", 0, bytes_of(op.rows, op.x, op.row_of_pair), bytes_of(op.dots)};
+  return memory_cost("pair_dots", moved(op.rows, op.x, op.row_of_pair), moved(op.dots));
 }
 OpCost cost(const GatherElements& op) {
-  return {"gather_elements", 0, bytes_of(op.to, op.index), bytes_of(op.to)};
+  return memory_cost("gather_elements", moved(op.to, op.index), moved(op.to));
 }
 
 void sort_pairs(Context& context, const SortPairs& op) {

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -17,8 +18,8 @@ void expect_box(const char* name, const Op& op) {
 
 }  // namespace
 
-OpCost cost(const Normal& op) { return {"normal", 0, 0, bytes_of(op.x)}; }
-OpCost cost(const Uniform& op) { return {"uniform", 0, 0, bytes_of(op.x)}; }
+OpCost cost(const Normal& op) { return memory_cost("normal", 0, moved(op.x)); }
+OpCost cost(const Uniform& op) { return memory_cost("uniform", 0, moved(op.x)); }
 
 void normal(Context& context, const Normal& op) {
   expect_box("normal", op);

@@ -2,6 +2,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 
@@ -34,7 +35,8 @@ void expect_block_results(std::string_view op, const Tensor& results, const Tens
 }
 
 OpCost cost_of_blocks(const char* name, const Tensor& x, const SegmentTable& table) {
-  return {name, 0, table.elements() * size_of(x.dtype), table.blocks() * size_of(DType::kF64)};
+  return memory_cost(name, {x.dtype, table.elements() * size_of(x.dtype)},
+                     table.blocks() * size_of(DType::kF64));
 }
 
 }  // namespace
@@ -42,13 +44,13 @@ OpCost cost_of_blocks(const char* name, const Tensor& x, const SegmentTable& tab
 OpCost cost(const SquareSumSegments& op) { return cost_of_blocks("square_sum", op.x, op.table); }
 OpCost cost(const ZeroCountSegments& op) { return cost_of_blocks("zero_count", op.x, op.table); }
 OpCost cost(const TotalSegments& op) {
-  return {"total_segments", 0, op.table.elements() * size_of(DType::kF64),
-          std::ssize(op.table.host) * size_of(DType::kF64)};
+  return memory_cost("total_segments", op.table.elements() * size_of(DType::kF64),
+                     std::ssize(op.table.host) * size_of(DType::kF64));
 }
-OpCost cost(const Total& op) { return {"total", 0, bytes_of(op.x), bytes_of(op.sum)}; }
+OpCost cost(const Total& op) { return memory_cost("total", moved(op.x), moved(op.sum)); }
 OpCost cost(const GradientFactor& op) {
-  return {"gradient_factor", 0, bytes_of(op.square_sums, op.tokens, op.loss_scale, op.checked),
-          bytes_of(op.norm, op.factor, op.skip)};
+  return memory_cost("gradient_factor", moved(op.square_sums, op.tokens, op.loss_scale, op.checked),
+                     moved(op.norm, op.factor, op.skip));
 }
 
 void square_sum_segments(Context& context, const SquareSumSegments& op) {

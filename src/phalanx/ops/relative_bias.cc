@@ -5,6 +5,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -46,10 +47,10 @@ std::int64_t relative_bucket(const RelativeBuckets& buckets, std::int64_t differ
 }
 
 OpCost cost(const RelativeBiasForward& op) {
-  return {"relative_bias_forward", 0, bytes_of(op.table), bytes_of(op.bias)};
+  return memory_cost("relative_bias_forward", moved(op.table), moved(op.bias));
 }
 OpCost cost(const RelativeBiasBackward& op) {
-  return {"relative_bias_backward", 0, bytes_of(op.dbias, op.dtable), bytes_of(op.dtable)};
+  return memory_cost("relative_bias_backward", moved(op.dbias, op.dtable), moved(op.dtable));
 }
 
 void relative_bias_forward(Context& context, const RelativeBiasForward& op) {

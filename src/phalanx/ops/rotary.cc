@@ -6,6 +6,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -94,9 +95,9 @@ std::vector<double> rotary_frequencies(const Rotary& rotary, DType precision) {
   return precision == DType::kF64 ? frequencies<double>(rotary) : frequencies<float>(rotary);
 }
 
-OpCost cost(const RotaryTable& op) { return {"rotary_table", 0, 0, bytes_of(op.table)}; }
+OpCost cost(const RotaryTable& op) { return memory_cost("rotary_table", 0, moved(op.table)); }
 OpCost cost(const Rotate& op) {
-  return {"rotate", 0, bytes_of(op.x, op.position) + table_bytes(op), bytes_of(op.y)};
+  return memory_cost("rotate", moved(op.x, op.position) + table_bytes(op), moved(op.y));
 }
 
 void rotary_table(Context& context, const RotaryTable& op) {

@@ -5,6 +5,7 @@
 
 #include "phalanx/ops/backend.h"
 #include "phalanx/ops/check.h"
+#include "phalanx/ops/memory_cost.h"
 
 namespace phalanx::ops {
 namespace {
@@ -43,19 +44,19 @@ void expect_rule(std::string_view name, const RouterRule& rule, std::int64_t exp
 }  // namespace
 
 OpCost cost(const RouterForward& op) {
-  return {"router_forward", 0, bytes_of(op.logits, op.bias),
-          bytes_of(op.experts, op.probabilities)};
+  return memory_cost("router_forward", moved(op.logits, op.bias),
+                     moved(op.experts, op.probabilities));
 }
 OpCost cost(const RouterBackward& op) {
-  return {"router_backward", 0, bytes_of(op.logits, op.dprobabilities, op.experts, op.dscores),
-          bytes_of(op.dlogits)};
+  return memory_cost("router_backward", moved(op.logits, op.dprobabilities, op.experts, op.dscores),
+                     moved(op.dlogits));
 }
 OpCost cost(const RouterCapacity& op) {
   const std::int64_t bytes = bytes_of(op.experts, op.probabilities);
-  return {"router_capacity", 0, bytes, bytes};
+  return memory_cost("router_capacity", bytes, bytes);
 }
 OpCost cost(const SinkhornChoice& op) {
-  return {"sinkhorn_choice", 0, bytes_of(op.logits), bytes_of(op.experts)};
+  return memory_cost("sinkhorn_choice", moved(op.logits), moved(op.experts));
 }
 
 std::int64_t expert_capacity(std::int64_t tokens, std::int64_t chosen, std::int64_t experts,

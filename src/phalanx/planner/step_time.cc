@@ -13,6 +13,7 @@
 #include "phalanx/clock/pricing.h"
 #include "phalanx/planner/stack_programs.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/disk_rates.h"
 
 namespace phalanx {
 namespace {
@@ -35,13 +36,34 @@ ClockRank priced(const RankTrace& trace, Pricing& pricing) {
   return rank;
 }
 
+// The seconds of a node's disk, at --disk-bandwidth: all ranks of a stage in a node do the same at
+// the same time.
+Pricing::DiskSeconds disk_seconds(const RunPlan& plan, int devices_per_node) {
+  const std::optional<DiskRates> rates = disk_rates(plan.config.layout);
+  if (!rates) return {};
+  const auto stage = [&plan](int rank) { return plan.grids.coordinates(rank).pipeline; };
+  return [&plan, stage, devices_per_node, rates](int rank, const TransferBegun& transfer) {
+    const int first = rank / devices_per_node * devices_per_node;
+    const int end = std::min(first + devices_per_node, plan.grids.world_size());
+    int alike = 0;
+    for (int other = first; other < end; ++other) alike += stage(other) == stage(rank) ? 1 : 0;
+    const double bytes = alike * static_cast<double>(transfer.bytes);
+    return transfer.op == "read" ? rates->seconds(bytes, 0.0) : rates->seconds(0.0, bytes);
+  };
+}
+
 ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
                     const Machine& machine, const PricingRules& rules) {
   Pricing pricing(
       machine, [&](int rank) { return plan.grids.coordinates(rank).pipeline; }, rules);
+  const int in_node = static_cast<int>(machine.cluster.devices_per_node.value);
+  pricing.price_transfers(disk_seconds(plan, in_node));
   std::vector<ClockRank> ranks;
-  for (const RankTrace& trace : traces) ranks.push_back(priced(trace, pricing));
-  return clock_programs(ranks, pricing.meetings());
+  for (const RankTrace& trace : traces) {
+    ranks.push_back(priced(trace, pricing));
+    ranks.back().node = trace.rank / in_node;
+  }
+  return clock_repeated(std::move(ranks), pricing.meetings());
 }
 
 PricingRules rules_of(const RunPlan& plan, const DeviceDescription& device,
@@ -120,7 +142,7 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
       .critical_path = step.critical_path,
       .world_ranks = ranks,
       .timeline = step.timeline,
-      .leaves_out_files = plan.disk.has_value(),
+      .leaves_out_files = plan.disk.has_value() && !plan.disk->seconds,
       .basis = basis_of(traces, machine)};
   const double iterations = programs.usual.iterations;
   const auto scaled = [&](const Machine& described) {
@@ -227,7 +249,8 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
     }
     text += '\n';
   }
-  if (prediction.leaves_out_files) text += "  without the transfers to and from files\n";
+  if (prediction.leaves_out_files)
+    text += "  without the transfers to and from files: --disk-bandwidth says how fast they are\n";
   return text + to_text(prediction.basis);
 }
 

@@ -34,7 +34,8 @@ struct StepPrediction {
   std::vector<CriticalStep> critical_path = {};
   std::vector<int> world_ranks = {};  // by rank of the pipeline
   Timeline timeline = {};             // of its passes, in seconds
-  bool leaves_out_files = false;      // states lie in files, and their transfers are not predicted
+  // States lie in files, and no --disk-bandwidth says what their transfers take.
+  bool leaves_out_files = false;
   PredictionBasis basis = {};
 };
 

@@ -36,6 +36,10 @@ StepPrediction of_small(const std::string& batch, const std::string& layout,
   return predict_step(planned_with(flags_of(kSmall, batch, layout), 1000), machine_of(machine));
 }
 
+double part_of(const StepPrediction& step, TimePart part) {
+  return step.parts.at(static_cast<std::size_t>(part));
+}
+
 TEST(StepTime, PartsAndPathAreTheWholeStep) {
   const StepPrediction step =
       of_small("--micro-batch-size 1 --global-batch-size 16",
@@ -62,6 +66,39 @@ TEST(StepTime, GrowsWithWhatIsDone) {
                 .seconds,
             small);
   EXPECT_GT(of_small("--micro-batch-size 2 --global-batch-size 8", one, "a100-80").seconds, small);
+}
+
+// All states pass the disk of the node once a step, whoever of its ranks has them.
+TEST(StepTime, HasTheTransfersToAndFromFiles) {
+  for (const char* ranks :
+       {"--world-size 1", "--world-size 4", "--world-size 4 --pipeline-model-parallel-size 2"}) {
+    const auto step = [&](const std::string& disk) {
+      const RunPlan plan =
+          planned_with(flags_of(kSmall, "--micro-batch-size 1 --global-batch-size 16",
+                                std::string(ranks) + " --use-distributed-optimizer" + disk),
+                       1000);
+      return std::pair(predict_step(plan, machine_of("h100")),
+                       plan.disk ? plan.disk->seconds : std::nullopt);
+    };
+    SCOPED_TRACE(ranks);
+    const std::string files = " --offload-optimizer-to disk";
+    const double without = step("").first.seconds;
+    const auto [unknown, no_seconds] = step(files);
+    EXPECT_TRUE(unknown.leaves_out_files);
+    EXPECT_FALSE(no_seconds);
+    EXPECT_EQ(part_of(unknown, TimePart::kDisk), 0.0);
+    EXPECT_THAT(to_text(unknown), HasSubstr("without the transfers"));
+
+    const auto [slow, slow_disk] = step(files + " --disk-bandwidth 0.5,0.25");
+    EXPECT_FALSE(slow.leaves_out_files);
+    EXPECT_GE(slow.seconds, *slow_disk);
+    EXPECT_LT(slow.seconds, without + 1.2 * *slow_disk);
+    EXPECT_GT(part_of(slow, TimePart::kDisk), 0.9 * *slow_disk);
+    EXPECT_NEAR(std::accumulate(slow.parts.begin(), slow.parts.end(), 0.0), slow.seconds,
+                1e-9 * slow.seconds);
+    const auto fast = step(files + " --disk-bandwidth 1000,1000").first;
+    EXPECT_LT(fast.seconds, 1.5 * without);
+  }
 }
 
 TEST(StepTime, IsInTheJsonOfAPlan) {

@@ -37,8 +37,8 @@ std::optional<DiskStep> disk_step(const LayoutConfig& layout, std::span<const Di
   }
   if (busiest == DiskStep{}) return std::nullopt;
   if (const auto rates = disk_rates(layout)) {
-    busiest.seconds = static_cast<double>(busiest.traffic.read) / rates->read +
-                      static_cast<double>(busiest.traffic.written) / rates->written;
+    busiest.seconds = rates->seconds(static_cast<double>(busiest.traffic.read),
+                                     static_cast<double>(busiest.traffic.written));
   }
   return busiest;
 }

@@ -11,6 +11,11 @@ namespace phalanx {
 struct DiskRates {
   double read = 0.0;
   double written = 0.0;
+
+  // That a disk takes for so many bytes, which it reads and writes by turns.
+  double seconds(double read_bytes, double written_bytes) const {
+    return read_bytes / read + written_bytes / written;
+  }
 };
 // The value of --disk-bandwidth, if it is given. ConfigError unless it is two numbers above zero.
 std::optional<DiskRates> disk_rates(const LayoutConfig& layout);

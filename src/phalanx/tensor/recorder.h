@@ -48,7 +48,8 @@ struct OpCost {
   std::int64_t flops = 0;  // of matrix products
   std::int64_t bytes_read = 0;
   std::int64_t bytes_written = 0;
-  DType dtype = DType::kF32;      // of the factors, of products and attention
+  // Of the factors, of products and attention; of other ops that of most bytes that they move.
+  DType dtype = DType::kF32;
   ProductShape product = {};      // of an op that is a product
   AttentionShape attention = {};  // of an op that is attention
 };
