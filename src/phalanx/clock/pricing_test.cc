@@ -110,9 +110,9 @@ ClockAction priced_with(const PricingRules& rules, const TraceEvent& event, Acti
 
 TEST(PricingRules, MessagesThatAreNotHiddenAsTheProgramHasThem) {
   const TraceEvent send = begun("pp", {0, 8}, "send", 1 << 30, 1);
-  const double own = priced_with({}, send, ActionKind::kSend).message_seconds;
+  const double own = priced_with({}, send, ActionKind::kSend).message.seconds;
   const ClockAction waits = priced_with({.sends_wait = true}, send, ActionKind::kSend);
-  EXPECT_EQ(waits.message_seconds, 0.0);
+  EXPECT_EQ(waits.message.seconds, 0.0);
   ASSERT_EQ(waits.events.size(), 1U);
   EXPECT_EQ(waits.events[0].part, TimePart::kPipeline);
   EXPECT_DOUBLE_EQ(waits.events[0].seconds, own);
@@ -124,7 +124,7 @@ TEST(PricingRules, MessagesThatAreNotHiddenAsTheProgramHasThem) {
       priced_with({.hides_tensor_in_part = true}, sum, ActionKind::kForward).events[0];
   EXPECT_EQ(part.kind, ClockEvent::Kind::kCompute);
   EXPECT_EQ(part.part, TimePart::kTensor);
-  EXPECT_DOUBLE_EQ(part.seconds, machine_of("h100").cluster.x_tp.value * begin.seconds);
+  EXPECT_DOUBLE_EQ(part.seconds, machine_of("h100").cluster.x_tp.value * begin.cost.seconds);
 }
 
 TEST(PricingRules, OpsOfAnotherTypeOrKernel) {

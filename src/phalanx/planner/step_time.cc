@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -64,6 +65,20 @@ ClockedStep clocked(const RunPlan& plan, const std::vector<RankTrace>& traces,
     ranks.back().node = trace.rank / in_node;
   }
   return clock_repeated(std::move(ranks), pricing.meetings());
+}
+
+// The machine as it is described, then with all numbers at either end of their ranges, where any
+// has a range.
+std::vector<Machine> with_ends(const Machine& machine) {
+  std::vector<Machine> machines = {machine};
+  std::vector<NamedQuantity> numbers = quantities_of(machine.device);
+  std::ranges::copy(quantities_of(machine.cluster), std::back_inserter(numbers));
+  const auto is_range = [](const NamedQuantity& number) { return number.quantity.is_range(); };
+  if (std::ranges::none_of(numbers, is_range)) return machines;
+  for (const RangeEnd end : {RangeEnd::kFastest, RangeEnd::kSlowest}) {
+    machines.push_back({at_end(machine.device, end), at_end(machine.cluster, end)});
+  }
+  return machines;
 }
 
 PricingRules rules_of(const RunPlan& plan, const DeviceDescription& device,
@@ -131,7 +146,12 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
     if (config.model.bf16) stack.gradient_bytes = stack.bf16_gradient_bytes;
     for (RankTrace& trace : traces) trace = as_done_by(stack, trace);
   }
-  const ClockedStep step = clocked(plan, traces, machine, rules);
+  const std::vector<Machine> machines =
+      program.with_range ? with_ends(machine) : std::vector{machine};
+  std::vector<ClockedStep> steps(machines.size());
+  run_parallel(machines.size(), usable_cores().count,
+               [&](std::size_t i) { steps[i] = clocked(plan, traces, machines[i], rules); });
+  const ClockedStep& step = steps.front();
   std::vector<int> ranks;
   for (const RankTrace& trace : traces) ranks.push_back(trace.rank);
 
@@ -149,15 +169,11 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traced,
     return scale_factor(described.cluster.scale_loss.value, prediction.devices) / iterations;
   };
   const double scale = scaled(machine);
-  prediction.seconds = step.seconds * scale;
-  const auto at = [&](RangeEnd end) {
-    const Machine described{at_end(machine.device, end), at_end(machine.cluster, end)};
-    return clocked(plan, traces, described, rules).seconds * scaled(described);
-  };
-  prediction.low = prediction.high = prediction.seconds;
-  if (program.with_range) {
-    prediction.low = std::min(prediction.low, at(RangeEnd::kFastest));
-    prediction.high = std::max(prediction.high, at(RangeEnd::kSlowest));
+  prediction.seconds = prediction.low = prediction.high = step.seconds * scale;
+  for (std::size_t i = 1; i < machines.size(); ++i) {
+    const double seconds = steps[i].seconds * scaled(machines[i]);
+    prediction.low = std::min(prediction.low, seconds);
+    prediction.high = std::max(prediction.high, seconds);
   }
   const int busiest = step.busiest_rank();
   prediction.rank = ranks[static_cast<std::size_t>(busiest)];
