@@ -149,12 +149,6 @@ std::string json_of(const ClusterMeasurements& measurements, const FittedCluster
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Flag tables have long names only.
-Arguments with_long_names(Arguments arguments) {
-  std::ranges::replace(arguments, std::string("-o"), std::string("--output"));
-  return arguments;
-}
-
 // Threads of a rank, as a run has them.
 int threads_of(const RankRunner& runner, const LayoutConfig& layout) {
   if (layout.threads_per_rank > 0) return static_cast<int>(layout.threads_per_rank);

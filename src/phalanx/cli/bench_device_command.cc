@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -136,18 +135,8 @@ std::string json_of(const DeviceMeasurements& measurements, const FittedDevice& 
 // Before minutes are spent.
 void check_file(const std::string& output, bool overwrite) {
   if (output.empty()) throw UsageError("say which file is written: -o device.yaml");
-  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
-  std::error_code unknown;
-  if (!folder.empty() && !std::filesystem::is_directory(folder, unknown)) {
-    throw OutputError("--output {}: there is no directory {}: make it", output, folder.string());
-  }
   check_output("--output", output, overwrite);
-}
-
-// Flag tables have long names only.
-Arguments with_long_names(Arguments arguments) {
-  std::ranges::replace(arguments, std::string("-o"), std::string("--output"));
-  return arguments;
+  check_writable("--output", output);
 }
 
 }  // namespace

@@ -1,9 +1,17 @@
 #include "phalanx/cli/output_files.h"
 
+#include <algorithm>
+#include <string>
+
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 
 namespace phalanx {
+
+Arguments with_long_names(Arguments arguments) {
+  std::ranges::replace(arguments, std::string("-o"), std::string("--output"));
+  return arguments;
+}
 
 void check_output(std::string_view flag, const std::filesystem::path& path, bool overwrite) {
   std::error_code error;

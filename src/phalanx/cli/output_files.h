@@ -4,7 +4,12 @@
 #include <filesystem>
 #include <string_view>
 
+#include "phalanx/cli/commands.h"
+
 namespace phalanx {
+
+// With --output for -o: flag tables have long names only.
+Arguments with_long_names(Arguments arguments);
 
 // ConfigError that names --overwrite if the file exists and must not be replaced; OutputError if
 // something other than a file is there. `flag` names the file.

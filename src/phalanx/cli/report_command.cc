@@ -10,6 +10,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/commands.h"
+#include "phalanx/cli/output_files.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/report/report.h"
 #include "phalanx/timelines/run_timeline.h"
@@ -40,12 +41,6 @@ fs::path output_of(const std::string& given, const std::vector<std::string>& dir
     throw OutputError("-o {}: there is no directory {}", given, folder.string());
   }
   return output;
-}
-
-// Accepts -o, although flag tables have long names only.
-Arguments with_long_names(Arguments arguments) {
-  std::ranges::replace(arguments, std::string("-o"), std::string("--output"));
-  return arguments;
 }
 
 }  // namespace

@@ -381,7 +381,7 @@ ClockedStep clock_programs(const std::vector<ClockRank>& ranks, const Meetings& 
 }
 
 ClockedStep clock_repeated(std::vector<ClockRank> ranks, const Meetings& meetings) {
-  const ClockedStep first = clock_programs(ranks, meetings);
+  ClockedStep first = clock_programs(ranks, meetings);
   if (std::ranges::all_of(first.disk_goes_on, [](double seconds) { return seconds <= 0.0; })) {
     return first;
   }

@@ -67,7 +67,7 @@ std::vector<std::string> unlike_measured(std::span<const RankTrace> traces,
     }
   }
   std::ranges::sort(found);
-  found.erase(std::ranges::unique(found).begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   std::vector<std::string> texts;
   for (auto& [flops, text] : found) texts.push_back(std::move(text));
   return texts;

@@ -24,7 +24,7 @@ const std::vector<SoftwareStack>& software_stacks() {
                                          .accumulation_bytes = 6.0,
                                          .gradient_bytes = 2.0,
                                          .optimizer_bytes = 60.0};
-  static const std::vector<SoftwareStack> kStacks = [&] {
+  static const std::vector<SoftwareStack> stacks = [&] {
     // Of 2022 (arXiv 2205.05198): products add weight gradients to their sums themselves.
     SoftwareStack mlm22 = kMegatron21;
     mlm22.name = "mlm22";
@@ -73,7 +73,7 @@ const std::vector<SoftwareStack>& software_stacks() {
                           .attention_with_fp8 = 2.7};
     return std::vector<SoftwareStack>{kMegatron21, mlm22, mlm23, mds, nemo24, nemo25, mcore, fsdp};
   }();
-  return kStacks;
+  return stacks;
 }
 
 const SoftwareStack& software_stack(std::string_view name) {
