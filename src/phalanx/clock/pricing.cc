@@ -48,6 +48,14 @@ double attention_seconds(const DeviceDescription& device, const OpCost& cost) {
       forward_flops, moved(cost));
 }
 
+// Within a product: nothing beyond what is measured of it alone.
+double activation_seconds(const DeviceDescription& device, const OpCost& cost) {
+  const auto activation = activation_of(cost);
+  if (!activation) return 0.0;
+  const auto rate = device.op_rates.find(op_rate_key(activation->op, cost.dtype));
+  return rate == device.op_rates.end() ? 0.0 : activation->bytes / rate->second.value;
+}
+
 bool is_product(const OpCost& cost) { return cost.product.batch > 0; }
 bool is_attention(const OpCost& cost) { return cost.attention.batch > 0; }
 
@@ -80,9 +88,28 @@ std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<Produc
                        .type = type.value_or(product_type(cost.dtype))};
 }
 
+std::optional<FusedActivation> activation_of(const OpCost& cost) {
+  const ProductShape& shape = cost.product;
+  const auto bytes_of = [&](std::int64_t elements) {
+    return static_cast<double>(elements * shape.batch * size_of(cost.dtype));
+  };
+  const double result = bytes_of(shape.m * shape.n);
+  const double factors = bytes_of(shape.m * shape.k + shape.k * shape.n);
+  if (cost.name == "linear_forward" && static_cast<double>(cost.bytes_written) > 1.5 * result) {
+    return FusedActivation{"bias_activation_forward", 2.0 * result};
+  }
+  if (cost.name == "linear_input_gradient" &&
+      static_cast<double>(cost.bytes_read) > factors + 0.5 * result) {
+    return FusedActivation{"bias_activation_backward", 3.0 * result};
+  }
+  return {};
+}
+
 double op_seconds(const DeviceDescription& device, const OpCost& cost,
                   std::optional<ProductType> products) {
-  if (const auto product = product_of(cost, products)) return product_seconds(device, *product);
+  if (const auto product = product_of(cost, products)) {
+    return product_seconds(device, *product) + activation_seconds(device, cost);
+  }
   if (is_attention(cost)) return attention_seconds(device, cost);
   return op_seconds(device, cost.name, cost.dtype, moved(cost));
 }

@@ -74,8 +74,17 @@ class Pricing {
 // where given, is what it multiplies instead of its tensors' type.
 std::optional<MatrixProduct> product_of(const OpCost& cost, std::optional<ProductType> type = {});
 
+// The activation function that a product ends with, and writes both its input and its output, or
+// that a gradient of inputs begins with: the op that it would be alone, and what that would move.
+struct FusedActivation {
+  std::string_view op;
+  double bytes = 0.0;
+};
+std::optional<FusedActivation> activation_of(const OpCost& cost);
+
 // Seconds of an op: a product or attention by its shape, anything else by what it moves. Products
-// may be of another type than their tensors.
+// may be of another type than their tensors; those with an activation function take its time, too,
+// where the device was measured at it.
 double op_seconds(const DeviceDescription& device, const OpCost& cost,
                   std::optional<ProductType> products = {});
 

@@ -108,6 +108,30 @@ ClockAction priced_with(const PricingRules& rules, const TraceEvent& event, Acti
   return pricing.priced(0, std::vector<TraceEvent>{event, Awaited{1}}, kind);
 }
 
+TEST(Pricing, AProductWithAnActivationTakesItsTimeWhereThatWasMeasured) {
+  DeviceDescription device = machine_of("h100").device;
+  OpCost product{.name = "linear_forward",
+                 .bytes_read = 0,
+                 .bytes_written = 2 * 512 * 1024,
+                 .dtype = DType::kBF16,
+                 .product = {.m = 512, .n = 1024, .k = 256, .batch = 1}};
+  const double alone = op_seconds(device, product);
+  EXPECT_FALSE(activation_of(product));
+  product.bytes_written *= 2;
+  EXPECT_EQ(activation_of(product)->op, "bias_activation_forward");
+  EXPECT_EQ(op_seconds(device, product), alone);
+  device.op_rates["bias_activation_forward_bf16"] = measured(1e9, "t");
+  EXPECT_NEAR(op_seconds(device, product) - alone, 2 * 2 * 512 * 1024 / 1e9, 1e-12);
+
+  OpCost gradient{.name = "linear_input_gradient",
+                  .bytes_read = 2 * (512 * 256 + 256 * 1024),
+                  .dtype = DType::kBF16,
+                  .product = {.m = 512, .n = 1024, .k = 256, .batch = 1}};
+  EXPECT_FALSE(activation_of(gradient));
+  gradient.bytes_read += 2 * 512 * 1024;
+  EXPECT_EQ(activation_of(gradient)->bytes, 3.0 * 2 * 512 * 1024);
+}
+
 TEST(PricingRules, MessagesThatAreNotHiddenAsTheProgramHasThem) {
   const TraceEvent send = begun("pp", {0, 8}, "send", 1 << 30, 1);
   const double own = priced_with({}, send, ActionKind::kSend).message.seconds;

@@ -22,24 +22,6 @@ OpRun moving(std::string_view name, double bytes) {
 }
 
 std::int64_t results_of(const ProductShape& shape) { return shape.m * shape.n * shape.batch; }
-double result_bytes(const OpCost& cost) {
-  return static_cast<double>(results_of(cost.product) * size_of(cost.dtype));
-}
-double factor_bytes(const OpCost& cost) {
-  const ProductShape& shape = cost.product;
-  return static_cast<double>((shape.m * shape.k + shape.k * shape.n) * shape.batch *
-                             size_of(cost.dtype));
-}
-// A product that also applies an activation function writes its input and its output.
-bool ends_with_activation(const OpCost& cost) {
-  return cost.name == "linear_forward" &&
-         static_cast<double>(cost.bytes_written) > 1.5 * result_bytes(cost);
-}
-// ... and its gradient reads the function's input beside the factors.
-bool begins_with_activation(const OpCost& cost) {
-  return cost.name == "linear_input_gradient" &&
-         static_cast<double>(cost.bytes_read) > factor_bytes(cost) + 0.5 * result_bytes(cost);
-}
 
 // Of the messages of the loss's parts only the first is left.
 Trace without_more_statistics(const Trace& events, std::size_t place) {
@@ -107,11 +89,11 @@ void add_ops(const SoftwareStack& stack, ActionKind kind, const OpRun& run, Trac
   }
   all.emplace_back(run);
   if (cost.product.batch == 0) return;
-  if (stack.separate_activation && ends_with_activation(cost)) {
-    all.push_back(moving("activation_forward", 2.0 * result_bytes(cost)));
-  }
-  if (stack.separate_activation && begins_with_activation(cost)) {
-    all.push_back(moving("activation_backward", 3.0 * result_bytes(cost)));
+  if (const auto activation = activation_of(cost); activation && stack.separate_activation) {
+    // The product alone, then the op.
+    OpCost& product = std::get<OpRun>(all.back()).cost;
+    product.bytes_read = product.bytes_written = 0;
+    all.push_back(moving(activation->op, activation->bytes));
   }
   if (stack.accumulation_bytes > 0.0 && cost.name == "linear_weight_gradient") {
     all.push_back(moving("accumulate",

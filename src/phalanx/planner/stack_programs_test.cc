@@ -179,8 +179,8 @@ TEST(StackPrograms, OpsOfTheirOwn) {
   EXPECT_GT(count_of(before, "layer_norm_apply"), 0);
   EXPECT_EQ(count_of(after, "layer_norm_apply"), 0);
   EXPECT_EQ(count_of(after, "bias_activation_forward"), 0);
-  EXPECT_EQ(count_of(after, "activation_backward"), 2 * 2);
-  EXPECT_EQ(count_of(events_of(other, ActionKind::kForward), "activation_forward"), 2 * 2);
+  EXPECT_EQ(count_of(after, "bias_activation_backward"), 2 * 2);
+  EXPECT_EQ(count_of(events_of(other, ActionKind::kForward), "bias_activation_forward"), 2 * 2);
   EXPECT_GE(count_of(after, "accumulate"), count_of(after, "linear_weight_gradient"));
 }
 
