@@ -11,8 +11,8 @@
 #include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/line_sums.h"
 #include "phalanx/ops/cpu/operands.h"
-#include "phalanx/ops/cpu/panel_packing.h"
 #include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/product_operands.h"
 #include "phalanx/ops/cpu/product_plan.h"
 #include "phalanx/ops/cpu/team_tasks.h"
 #include "phalanx/tensor/arena.h"
@@ -63,6 +63,15 @@ void finish_zeros(int threads, const MatrixProduct& p) {
 
 // Threads share three sets of tasks: packing left operands, packing right operands, products.
 constexpr int kTaskSets = 3;
+// Rows of the left operand that are packed at a time.
+constexpr std::int64_t kPackedRows = 64;
+
+Lines left_lines(const MatrixProduct& p) {
+  return {p.a.data, p.a.dtype, p.a.stride, !p.a.transposed};
+}
+Lines right_lines(const MatrixProduct& p) {
+  return {p.b.data, p.b.dtype, p.b.stride, p.b.transposed};
+}
 
 // One product on a team of threads, which all run the same loops.
 class Multiplication {
@@ -72,56 +81,60 @@ class Multiplication {
   void run();
 
  private:
+  using Place = ProductPlan::Place;
+  using Sums = ProductPlan::Sums;
+
   // Buffers of one thread.
   struct Scratch {
-    std::byte* left;
+    std::byte* operands;
     float* tile;
     float* block;
     float* transposed;
   };
-
-  // One panel of a task, for a block of depth.
-  struct PanelWork {
-    Range depths, rows, panels;
-    std::int64_t column, width, columns;  // width includes the padding
+  // A tile of C in a task's part.
+  struct Tile {
+    const ProductPart& part;
+    const Scratch& scratch;
+    std::int64_t row, rows;
+    std::int64_t column, columns, width;  // width includes the padding
+    bool is_first, is_last;               // block of depth
   };
 
   void run_as_member();
   Scratch scratch_of(int thread) const;
   void start_span(std::int64_t depth_span, std::int64_t row_span, std::int64_t panel_span);
-  void pack_left(const Range& rows, const Range& depths, std::byte* to) const;
-  void pack_left_block(std::int64_t task);
-  void pack_right_panel(std::int64_t task);
-  void do_task(const Range& rows, const Range& panels, const Scratch& scratch);
-  void do_depths(const Range& depths, const Range& rows, const Range& panels,
-                 const Scratch& scratch);
-  void do_panel(const PanelWork& work, const Scratch& scratch);
-  void point_at_right(const PanelWork& work, TileOperands& tile) const;
-  std::int64_t point_at_left(const PanelWork& work, const Scratch& scratch,
-                             TileOperands& tile) const;
-  bool point_at_sums(const PanelWork& work, std::int64_t row, std::int64_t rows,
-                     const Scratch& scratch, TileOperands& tile) const;
-  Epilogue epilogue_of(const PanelWork& work) const;
-  void finish_block(const Range& rows, const Range& panels, const Scratch& scratch) const;
+  void do_left_task(std::int64_t task) const;
+  void do_right_task(std::int64_t task) const;
+  void do_task(std::int64_t task, const Scratch& scratch) const;
+  void do_part(const ProductPart& part, const Scratch& scratch) const;
+  void do_tile(const ProductPart& part, const Scratch& scratch, std::int64_t panel,
+               std::int64_t row, std::int64_t next_row) const;
+  void sum_left(const Range& rows, const Range& depths) const;
+  bool point_at_sums(const Tile& at, TileOperands& tile) const;
+  void copy_from_c(const Tile& at, float* sums) const;
+  void finish_tile(const Tile& at, const TileOperands& tile) const;
+  void finish_part(const ProductPart& part, const Scratch& scratch) const;
 
-  std::int64_t padded_rows(const Range& rows) const { return round_up(rows.count(), kernel_.rows); }
+  std::int64_t rows_of_left_task() const { return kPackedRows / kernel_.rows * kernel_.rows; }
+  std::int64_t panel_blocks() const { return ceil_div(span_.panels.count(), plan_.panel_block); }
   // Blocks of depth in the span.
-  std::int64_t depth_blocks() const { return ceil_div(depths_.count(), plan_.depth_block); }
-  // Bytes of `lines` lines of a span up to this depth.
-  std::int64_t packed_bytes(std::int64_t lines, std::int64_t depths) const {
-    return lines * plan_.groups(depths) * kGroupBytes;
+  std::int64_t depth_blocks() const { return ceil_div(span_.depths.count(), plan_.depth_block); }
+  Range depth_block(std::int64_t index) const {
+    return piece(index, plan_.depth_block, span_.depths);
+  }
+  float* in_c(std::int64_t row, std::int64_t column) const {
+    return reinterpret_cast<float*>(p_.epilogue.c.data) + row * p_.epilogue.c.stride + column;
   }
 
   const MatrixProduct& p_;
   const ProductPlan& plan_;
   const PanelKernel& kernel_;
   int threads_;
-  Lines left_, right_;
-  std::byte *left_pack_, *right_pack_;
+  ProductOperands operands_;
   float *span_sums_, *row_sums_;
   std::byte* thread_memory_;
   // The position of the loops and the current tasks; the same for all threads.
-  Range depths_, rows_, panels_;
+  ProductPart span_;
   TeamTasks left_tasks_, right_tasks_, product_tasks_;
 };
 
@@ -131,16 +144,16 @@ Multiplication::Multiplication(const MatrixProduct& product, const ProductPlan& 
       plan_(plan),
       kernel_(*plan.kernel),
       threads_(threads),
+      operands_(plan, plan.swapped ? right_lines(product) : left_lines(product),
+                plan.swapped ? left_lines(product) : right_lines(product),
+                workspace + kTaskSets * TeamTasks::bytes(threads)),
       left_tasks_(threads, workspace),
       right_tasks_(threads, workspace + TeamTasks::bytes(threads)),
       product_tasks_(threads, workspace + 2 * TeamTasks::bytes(threads)) {
-  left_ = {p_.a.data, p_.a.dtype, p_.a.stride, !p_.a.transposed};
-  right_ = {p_.b.data, p_.b.dtype, p_.b.stride, p_.b.transposed};
-  if (plan.swapped) std::swap(left_, right_);
-  left_pack_ = workspace + kTaskSets * TeamTasks::bytes(threads);
-  right_pack_ = left_pack_ + plan.left_bytes;
-  span_sums_ = reinterpret_cast<float*>(right_pack_ + plan.right_bytes);
-  thread_memory_ = right_pack_ + plan.right_bytes + plan.span_sums_bytes;
+  std::byte* sums =
+      workspace + kTaskSets * TeamTasks::bytes(threads) + plan.left_bytes + plan.right_bytes;
+  span_sums_ = reinterpret_cast<float*>(sums);
+  thread_memory_ = sums + plan.span_sums_bytes;
   row_sums_ = reinterpret_cast<float*>(thread_memory_ + threads * plan.thread_bytes());
 }
 
@@ -161,14 +174,10 @@ void Multiplication::run_as_member() {
       for (std::int64_t c = 0; c < ceil_div(plan_.panels(), plan_.panel_span); ++c) {
 #pragma omp single
         start_span(d, r, c);
-        left_tasks_.run(thread, [&](std::int64_t task) { pack_left_block(task); });
-        right_tasks_.run(thread, [&](std::int64_t task) { pack_right_panel(task); });
+        left_tasks_.run(thread, [&](std::int64_t task) { do_left_task(task); });
+        right_tasks_.run(thread, [&](std::int64_t task) { do_right_task(task); });
 #pragma omp barrier
-        const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
-        product_tasks_.run(thread, [&](std::int64_t task) {
-          do_task(piece(task % row_blocks, plan_.row_block, rows_),
-                  piece(task / row_blocks, plan_.panel_block, panels_), scratch);
-        });
+        product_tasks_.run(thread, [&](std::int64_t task) { do_task(task, scratch); });
 #pragma omp barrier
       }
     }
@@ -177,207 +186,173 @@ void Multiplication::run_as_member() {
 
 void Multiplication::start_span(std::int64_t depth_span, std::int64_t row_span,
                                 std::int64_t panel_span) {
-  depths_ = piece(depth_span, plan_.depth_span, {0, p_.k});
-  rows_ = piece(row_span, plan_.row_span, {0, plan_.rows});
-  panels_ = piece(panel_span, plan_.panel_span, {0, plan_.panels()});
-  const std::int64_t row_blocks = ceil_div(rows_.count(), plan_.row_block);
+  span_ = {.depths = piece(depth_span, plan_.depth_span, {0, p_.k}),
+           .rows = piece(row_span, plan_.row_span, {0, plan_.rows}),
+           .panels = piece(panel_span, plan_.panel_span, {0, plan_.panels()})};
+  operands_.set_span(span_);
   // The left operand and the sums of its lines serve all spans of panels.
-  const bool left = panel_span == 0 && (plan_.left == ProductPlan::Place::kTeam || p_.sums_rows);
-  const bool right = plan_.right == ProductPlan::Place::kTeam;
-  left_tasks_.set(left ? row_blocks * depth_blocks() : 0);
-  right_tasks_.set(right ? panels_.count() * depth_blocks() : 0);
-  product_tasks_.set(row_blocks * ceil_div(panels_.count(), plan_.panel_block));
+  const bool left = plan_.left == Place::kTeam || (p_.sums_rows && plan_.left != Place::kTask);
+  const std::int64_t left_blocks = ceil_div(span_.rows.count(), rows_of_left_task());
+  left_tasks_.set(left && panel_span == 0 ? left_blocks * depth_blocks() : 0);
+  right_tasks_.set(plan_.right == Place::kTeam ? span_.panels.count() * depth_blocks() : 0);
+  product_tasks_.set(ceil_div(span_.rows.count(), plan_.row_block) * panel_blocks());
 }
 
 Multiplication::Scratch Multiplication::scratch_of(int thread) const {
-  std::byte* left = thread_memory_ + thread * plan_.thread_bytes();
-  auto* tile = reinterpret_cast<float*>(left + plan_.thread_left_bytes);
-  auto* transposed =
-      reinterpret_cast<float*>(left + plan_.thread_left_bytes + plan_.thread_sums_bytes);
-  return {.left = left,
+  std::byte* operands = thread_memory_ + thread * plan_.thread_bytes();
+  std::byte* sums = operands + plan_.thread_left_bytes + plan_.thread_right_bytes;
+  auto* tile = reinterpret_cast<float*>(sums);
+  return {.operands = operands,
           .tile = tile,
           .block = tile + kernel_.rows * plan_.wide,
-          .transposed = transposed};
+          .transposed = reinterpret_cast<float*>(sums + plan_.thread_sums_bytes)};
 }
 
-void Multiplication::pack_left(const Range& rows, const Range& depths, std::byte* to) const {
-  const Packing packing{.from = left_.from(rows.begin, depths.begin),
-                        .lines = rows.count(),
-                        .depth = depths.count(),
-                        .operand = kernel_.operand,
-                        .groups = plan_.groups(depths.count()),
-                        .to = to};
-  if (plan_.layout == Left::kRows) {
-    pack_lines(packing, padded_rows(rows));
+// Sums the lines of a block of rows and depth.
+void Multiplication::sum_left(const Range& rows, const Range& depths) const {
+  float* partial = row_sums_ + depths.begin / plan_.depth_block * plan_.rows + rows.begin;
+  add_up_block(operands_.left().from(rows.begin, depths.begin), rows.count(), depths.count(),
+               partial);
+}
+
+void Multiplication::do_left_task(std::int64_t task) const {
+  const Range rows = piece(task / depth_blocks(), rows_of_left_task(), span_.rows);
+  const Range depths = depth_block(task % depth_blocks());
+  if (plan_.left == Place::kTeam) operands_.pack_for_team(rows, depths);
+  if (p_.sums_rows) sum_left(rows, depths);
+}
+
+void Multiplication::do_right_task(std::int64_t task) const {
+  operands_.pack_for_team(span_.panels.begin + task / depth_blocks(),
+                          depth_block(task % depth_blocks()));
+}
+
+// Tasks of the same rows follow each other.
+void Multiplication::do_task(std::int64_t task, const Scratch& scratch) const {
+  const Range rows = piece(task / panel_blocks(), plan_.row_block, span_.rows);
+  const Range panels = piece(task % panel_blocks(), plan_.panel_block, span_.panels);
+  for (std::int64_t block = 0; block < depth_blocks(); ++block) {
+    const ProductPart part{depth_block(block), rows, panels};
+    operands_.pack_own(part, scratch.operands);
+    if (p_.sums_rows && plan_.left == Place::kTask && panels.begin == 0) {
+      sum_left(rows, part.depths);
+    }
+    do_part(part, scratch);
+    if (plan_.swapped && part.depths.end == p_.k) finish_part(part, scratch);
+  }
+}
+
+void Multiplication::do_part(const ProductPart& part, const Scratch& scratch) const {
+  const auto& [depths, rows, panels] = part;
+  const auto row_after = [&](std::int64_t row) {
+    return row + kernel_.rows < rows.end ? row + kernel_.rows : rows.begin;
+  };
+  if (plan_.right_stays) {
+    for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
+      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+        do_tile(part, scratch, panel, row, panel + 1 < panels.end ? row : row_after(row));
+      }
+    }
   } else {
-    pack_panels(packing, kernel_.rows);
+    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
+        do_tile(part, scratch, panel, row, row_after(row));
+      }
+    }
   }
 }
 
-// Packs a block of rows and depth, and sums its lines.
-void Multiplication::pack_left_block(std::int64_t task) {
-  const Range rows = piece(task / depth_blocks(), plan_.row_block, rows_);
-  const std::int64_t block = task % depth_blocks();
-  const Range depths = piece(block, plan_.depth_block, depths_);
-  if (plan_.left == ProductPlan::Place::kTeam) {
-    pack_left(rows, depths,
-              left_pack_ + packed_bytes(padded_rows(rows_), block * plan_.depth_block) +
-                  packed_bytes(rows.begin - rows_.begin, depths.count()));
-  }
-  if (p_.sums_rows) {
-    float* partial = row_sums_ + depths.begin / plan_.depth_block * plan_.rows + rows.begin;
-    add_up_block(left_.from(rows.begin, depths.begin), rows.count(), depths.count(), partial);
-  }
-}
-
-// Packs a panel of a block of depth.
-void Multiplication::pack_right_panel(std::int64_t task) {
-  const std::int64_t panel = panels_.begin + task / depth_blocks();
-  const std::int64_t block = task % depth_blocks();
-  const Range depths = piece(block, plan_.depth_block, depths_);
-  const std::int64_t span_begin = plan_.panel_begin(panels_.begin);
-  const std::int64_t span_columns = plan_.panel_begin(panels_.end) - span_begin;
+// `next_row`: of the tile after this one.
+void Multiplication::do_tile(const ProductPart& part, const Scratch& scratch, std::int64_t panel,
+                             std::int64_t row, std::int64_t next_row) const {
   const std::int64_t column = plan_.panel_begin(panel);
   const std::int64_t width = plan_.panel_begin(panel + 1) - column;
-  pack_panels({.from = right_.from(column, depths.begin),
-               .lines = std::min(width, plan_.columns - column),
-               .depth = depths.count(),
-               .operand = kernel_.operand,
-               .groups = plan_.groups(depths.count()),
-               .to = right_pack_ + packed_bytes(span_columns, block * plan_.depth_block) +
-                     packed_bytes(column - span_begin, depths.count())},
-              width);
+  const Tile at{.part = part,
+                .scratch = scratch,
+                .row = row,
+                .rows = std::min<std::int64_t>(kernel_.rows, part.rows.end - row),
+                .column = column,
+                .columns = std::min(width, plan_.columns - column),
+                .width = width,
+                .is_first = part.depths.begin == 0,
+                .is_last = part.depths.end == p_.k};
+  const ProductOperands::Sliver left = operands_.left_of(part, scratch.operands, row);
+  TileOperands tile{.depth = plan_.groups(part.depths.count()),
+                    .left = left.data,
+                    .left_stride = left.stride,
+                    .next_left = operands_.left_of(part, scratch.operands, next_row).data};
+  operands_.point_at_right(part, scratch.operands, panel, tile);
+  const bool finishes = point_at_sums(at, tile);
+  kernel_.run(plan_.layout, static_cast<int>(width) / kernel_.width, tile);
+  if (finishes) finish_tile(at, tile);
 }
 
-void Multiplication::do_task(const Range& rows, const Range& panels, const Scratch& scratch) {
-  for (std::int64_t block = 0; block < depth_blocks(); ++block) {
-    do_depths(piece(block, plan_.depth_block, depths_), rows, panels, scratch);
+// Points at the memory for a tile's sums. Returns whether they are finished afterwards.
+bool Multiplication::point_at_sums(const Tile& at, TileOperands& tile) const {
+  tile.add = !at.is_first;
+  switch (plan_.sums) {
+    case Sums::kInC:
+      tile.add = p_.epilogue.accumulate || !at.is_first;
+      if (at.rows == kernel_.rows && at.columns == at.width) {
+        tile.sums = in_c(at.row, at.column);
+        tile.sums_stride = p_.epilogue.c.stride;
+        return at.is_last && !p_.epilogue.is_plain();
+      }
+      [[fallthrough]];
+    case Sums::kTile:
+      tile.sums = at.scratch.tile;
+      tile.sums_stride = at.width;
+      if (tile.add) copy_from_c(at, tile.sums);
+      return true;
+    case Sums::kBlock:
+      tile.sums_stride = plan_.block_columns();
+      tile.sums = at.scratch.block + (at.row - at.part.rows.begin) * tile.sums_stride + at.column -
+                  plan_.panel_begin(at.part.panels.begin);
+      break;
+    case Sums::kSpan:
+      tile.sums_stride = plan_.padded_columns();
+      tile.sums = span_sums_ + (at.row - span_.rows.begin) * tile.sums_stride + at.column;
+  }
+  return at.is_last && !plan_.swapped;
+}
+
+// The sums so far of a tile that is not whole.
+void Multiplication::copy_from_c(const Tile& at, float* sums) const {
+  std::fill_n(sums, kernel_.rows * at.width, 0.0F);
+  for (std::int64_t r = 0; r < at.rows; ++r) {
+    std::copy_n(in_c(at.row + r, at.column), at.columns, sums + r * at.width);
   }
 }
 
-// Does one block of depth of a task.
-void Multiplication::do_depths(const Range& depths, const Range& rows, const Range& panels,
-                               const Scratch& scratch) {
-  if (plan_.left == ProductPlan::Place::kTask) pack_left(rows, depths, scratch.left);
-  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-    const std::int64_t column = plan_.panel_begin(panel);
-    const std::int64_t width = plan_.panel_begin(panel + 1) - column;
-    do_panel({.depths = depths,
-              .rows = rows,
-              .panels = panels,
-              .column = column,
-              .width = width,
-              .columns = std::min(width, plan_.columns - column)},
-             scratch);
-  }
-  if (plan_.swapped && depths.end == p_.k) finish_block(rows, panels, scratch);
-}
-
-// Does one panel, sliver by sliver of rows.
-void Multiplication::do_panel(const PanelWork& work, const Scratch& scratch) {
-  TileOperands tile{.depth = plan_.groups(work.depths.count())};
-  point_at_right(work, tile);
-  const std::int64_t sliver_bytes = point_at_left(work, scratch, tile);
-  const std::byte* first_sliver = tile.left;
-  for (std::int64_t row = work.rows.begin; row < work.rows.end; row += kernel_.rows) {
-    const bool more = row + kernel_.rows < work.rows.end;
-    tile.next_left = more ? tile.left + sliver_bytes : first_sliver;
-    const std::int64_t rows = std::min<std::int64_t>(kernel_.rows, work.rows.end - row);
-    const bool finishes = point_at_sums(work, row, rows, scratch, tile);
-    kernel_.run(plan_.layout, static_cast<int>(work.width) / kernel_.width, tile);
-    if (finishes) {
-      finish(epilogue_of(work), {.row = row,
-                                 .column = work.column,
-                                 .rows = rows,
-                                 .columns = work.columns,
-                                 .sums = tile.sums,
-                                 .stride = tile.sums_stride});
-    }
-    tile.left += sliver_bytes;
-  }
-}
-
-void Multiplication::point_at_right(const PanelWork& work, TileOperands& tile) const {
-  if (plan_.right == ProductPlan::Place::kAsItLies) {
-    tile.right = right_.at(work.column, work.depths.begin);
-    tile.right_stride = right_.stride;
-    return;
-  }
-  const std::int64_t span_begin = plan_.panel_begin(panels_.begin);
-  const std::int64_t span_columns = plan_.panel_begin(panels_.end) - span_begin;
-  tile.right = right_pack_ + packed_bytes(span_columns, work.depths.begin - depths_.begin) +
-               packed_bytes(work.column - span_begin, work.depths.count());
-  tile.right_stride = work.width;
-}
-
-// Points at the first sliver of the rows; returns the bytes to the next one.
-std::int64_t Multiplication::point_at_left(const PanelWork& work, const Scratch& scratch,
-                                           TileOperands& tile) const {
-  if (plan_.left == ProductPlan::Place::kAsItLies) {
-    tile.left = left_.at(work.rows.begin, work.depths.begin);
-    tile.left_stride = left_.depth_inner ? left_.stride / kernel_.group : left_.stride;
-    return left_.at(kernel_.rows, 0) - left_.at(0, 0);
-  }
-  const std::int64_t before = packed_bytes(padded_rows(rows_), work.depths.begin - depths_.begin) +
-                              packed_bytes(work.rows.begin - rows_.begin, work.depths.count());
-  tile.left = plan_.left == ProductPlan::Place::kTask ? scratch.left : left_pack_ + before;
-  tile.left_stride = plan_.layout == Left::kRows ? tile.depth : kernel_.rows;
-  return packed_bytes(kernel_.rows, work.depths.count());
-}
-
-// Points at the memory for a tile's sums. Returns whether they are copied to C afterwards.
-bool Multiplication::point_at_sums(const PanelWork& work, std::int64_t row, std::int64_t rows,
-                                   const Scratch& scratch, TileOperands& tile) const {
-  using Sums = ProductPlan::Sums;
-  const Epilogue& epilogue = p_.epilogue;
-  const bool first = work.depths.begin == 0;
-  const bool last = work.depths.end == p_.k;
-  if (plan_.sums == Sums::kInC && rows == kernel_.rows && work.columns == work.width) {
-    tile.sums = reinterpret_cast<float*>(epilogue.c.data) + row * epilogue.c.stride + work.column;
-    tile.sums_stride = epilogue.c.stride;
-    tile.add = epilogue.accumulate || !first;
-    return false;
-  }
-  if (plan_.sums == Sums::kInC || plan_.sums == Sums::kTile) {
-    tile.sums = scratch.tile;
-    tile.sums_stride = work.width;
-    tile.add = false;
-    return true;
-  }
-  if (plan_.sums == Sums::kBlock) {
-    tile.sums_stride = plan_.block_columns();
-    tile.sums = scratch.block + (row - work.rows.begin) * tile.sums_stride + work.column -
-                plan_.panel_begin(work.panels.begin);
-  } else {
-    tile.sums_stride = plan_.padded_columns();
-    tile.sums = span_sums_ + (row - rows_.begin) * tile.sums_stride + work.column;
-  }
-  tile.add = !first;
-  return last && !plan_.swapped;
-}
-
-// Border tiles of a plain C are added to C after every block of depth.
-Epilogue Multiplication::epilogue_of(const PanelWork& work) const {
+void Multiplication::finish_tile(const Tile& at, const TileOperands& tile) const {
   Epilogue epilogue = p_.epilogue;
-  if (plan_.sums == ProductPlan::Sums::kInC && work.depths.begin > 0) epilogue.accumulate = true;
-  return epilogue;
+  if (plan_.sums == Sums::kInC) {
+    // The tile has what was in C. Sums of a part of the depth stay there unchanged.
+    epilogue.accumulate = false;
+    if (!at.is_last) epilogue = {.c = p_.epilogue.c};
+  }
+  finish(epilogue, {.row = at.row,
+                    .column = at.column,
+                    .rows = at.rows,
+                    .columns = at.columns,
+                    .sums = tile.sums,
+                    .stride = tile.sums_stride});
 }
 
 // Transposes C^T, [columns of C][rows of C], before the epilogue.
-void Multiplication::finish_block(const Range& rows, const Range& panels,
-                                  const Scratch& scratch) const {
-  const std::int64_t column = plan_.panel_begin(panels.begin);
-  const std::int64_t columns = std::min(plan_.panel_begin(panels.end), plan_.columns) - column;
-  const bool in_span = plan_.sums == ProductPlan::Sums::kSpan;
+void Multiplication::finish_part(const ProductPart& part, const Scratch& scratch) const {
+  const std::int64_t column = plan_.panel_begin(part.panels.begin);
+  const std::int64_t columns = std::min(plan_.panel_begin(part.panels.end), plan_.columns) - column;
+  const bool in_span = plan_.sums == Sums::kSpan;
   const std::int64_t stride = in_span ? plan_.padded_columns() : plan_.block_columns();
   const float* sums =
-      in_span ? span_sums_ + (rows.begin - rows_.begin) * stride + column : scratch.block;
+      in_span ? span_sums_ + (part.rows.begin - span_.rows.begin) * stride + column : scratch.block;
   const std::int64_t transposed_stride = round_up(plan_.row_block, ProductPlan::kTransposedRows);
-  transpose_sums(sums, stride, rows.count(), columns, scratch.transposed, transposed_stride);
+  transpose_sums(sums, stride, part.rows.count(), columns, scratch.transposed, transposed_stride);
   finish(p_.epilogue, {.row = column,
-                       .column = rows.begin,
+                       .column = part.rows.begin,
                        .rows = columns,
-                       .columns = rows.count(),
+                       .columns = part.rows.count(),
                        .sums = scratch.transposed,
                        .stride = transposed_stride});
 }
@@ -391,6 +366,7 @@ ProductShape shape_of(const MatrixProduct& p) {
           .a = {p.a.dtype, p.a.stride, !p.a.transposed},
           .b = {p.b.dtype, p.b.stride, p.b.transposed},
           .plain = p.epilogue.is_plain(),
+          .f32 = p.epilogue.c.dtype == DType::kF32,
           .whole_elements = p.whole_elements};
 }
 
@@ -418,7 +394,8 @@ std::int64_t most_workspace_bytes_of(const CpuDevice& device, const MatrixProduc
   if (is_empty(most)) return 0;
   if (is_amx(device, most)) return most_amx_workspace_bytes(device, most);
   return kTaskSets * TeamTasks::bytes(device.threads) +
-         ProductPlan::most_workspace_bytes(shape_of(most), kernel_of(device, most), device.threads);
+         ProductPlan::most_workspace_bytes(shape_of(most), kernel_of(device, most), device.threads,
+                                           device.processor.caches);
 }
 
 void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {

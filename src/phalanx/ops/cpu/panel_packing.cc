@@ -139,17 +139,17 @@ void transpose_lines(const Packing& p, std::int64_t width, float* to) {
   }
 }
 
-// Prefetches a depth of lines.
+// Prefetches a depth of lines into the second-level cache.
 HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
   const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
   if (ahead >= p.depth) return;
   for (std::int64_t at = 0; at < row_bytes; at += 64) {
-    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 3);
+    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 2);
   }
 }
 
 // How many depths ahead to prefetch.
-inline constexpr std::int64_t kAhead = 16;
+inline constexpr std::int64_t kAhead = 32;
 
 #if HWY_TARGET != HWY_SCALAR
 // Packs panels of half a vector, two at a time.

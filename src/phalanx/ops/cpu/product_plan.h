@@ -6,8 +6,12 @@
 //
 // Loops, outermost first (after Goto and van de Geijn, Anatomy of High-Performance Matrix
 // Multiplication, 2008): spans of depth, rows and columns, whose operands all threads pack
-// together; tasks, a block of rows by a block of columns; blocks of depth; panels of columns;
-// slivers of rows; a tile in registers.
+// together; tasks, a block of rows by a block of columns; blocks of depth; slivers of rows and
+// panels of columns; a tile in registers.
+//
+// One operand's block stays in the second-level cache while the other one passes. Mostly that is
+// the right one: a task packs some panels for all of its rows, sliver by sliver. Where the left
+// operand is the larger one and has to be packed, a task packs a few rows of it for all panels.
 
 #include <cstdint>
 
@@ -27,6 +31,7 @@ struct ProductShape {
   };
   Operand a, b;
   bool plain = false;  // C is f32 and takes or adds the sums unchanged
+  bool f32 = false;    // C is f32
   // Elements of the matrix of which C is a part; 0: C is all of it. A part has the whole's bits.
   std::int64_t whole_elements = 0;
 };
@@ -37,13 +42,14 @@ struct ProductPlan {
               const Caches& caches = {});
 
   enum class Place {
-    kAsItLies,  // not packed: tiles read it in place
-    kTask,      // the task that reads it packs it (only the left operand)
+    kAsItLies,  // not packed: tiles read it in place, but for rows that fill no tile
+    kTask,      // the task that reads it packs it, a block of depth at a time; not both operands
     kTeam,      // all threads pack it for all tasks
   };
+  // Where sums are between two blocks of depth.
   enum class Sums {
-    kInC,
-    kTile,   // buffer for one block of depth, between a tile and C
+    kInC,    // the last block finishes them there
+    kTile,   // nowhere: there is one block; a buffer between a tile and C
     kBlock,  // buffer for a task
     kSpan,   // buffer for all rows of a span
   };
@@ -58,6 +64,9 @@ struct ProductPlan {
 
   Place left = Place::kTeam;
   Place right = Place::kTeam;
+  // A block of the right operand stays in the second-level cache while rows pass it; else a block
+  // of the left operand while panels do.
+  bool right_stays = false;
   Left layout = Left::kRows;
   Sums sums = Sums::kBlock;
 
@@ -68,14 +77,15 @@ struct ProductPlan {
 
   // Bytes of the team, and of each thread.
   std::int64_t left_bytes = 0, right_bytes = 0, span_sums_bytes = 0;
-  std::int64_t thread_left_bytes = 0, thread_sums_bytes = 0, thread_transposed_bytes = 0;
+  std::int64_t thread_left_bytes = 0, thread_right_bytes = 0;
+  std::int64_t thread_sums_bytes = 0, thread_transposed_bytes = 0;
   std::int64_t thread_bytes() const {
-    return thread_left_bytes + thread_sums_bytes + thread_transposed_bytes;
+    return thread_left_bytes + thread_right_bytes + thread_sums_bytes + thread_transposed_bytes;
   }
   // At least the bytes of every product of this kind with at most these rows and columns and this
   // depth: how many rows a product has may be known too late for a plan of memory.
   static std::int64_t most_workspace_bytes(const ProductShape& most, const PanelKernel& kernel,
-                                           int threads);
+                                           int threads, const Caches& caches = {});
   std::int64_t workspace_bytes(int threads) const {
     return left_bytes + right_bytes + span_sums_bytes + threads * thread_bytes();
   }
@@ -92,13 +102,21 @@ struct ProductPlan {
   const PanelKernel* kernel;
 
  private:
+  // Of a task, at most.
+  struct Most {
+    std::int64_t rows = 0, panels = 0;
+  };
+
   void cut_columns();
   void place_operands(const ProductShape::Operand& left_operand,
-                      const ProductShape::Operand& right_operand, const Caches& caches);
-  void choose_blocks(int threads);
-  void choose_spans(bool plain, int threads);
+                      const ProductShape::Operand& right_operand);
+  Most largest_task(int threads, const Caches& caches) const;
+  void choose_blocks(int threads, const Most& most);
+  void choose_spans(int threads);
   void count_memory();
   std::int64_t groups_of_span() const;
+  // Of a panel over so many groups, padded.
+  std::int64_t panel_bytes(std::int64_t groups) const;
 };
 
 // The length of the blocks in which a depth is summed; positive even for depth 0.

@@ -16,15 +16,16 @@ constexpr Pass kPasses[] = {Pass::kForward, Pass::kInputGradient, Pass::kWeightG
 
 ProductShape shape_of(Pass pass, std::int64_t rows, std::int64_t n, std::int64_t k,
                       DType dtype = DType::kF32) {
+  const bool f32 = dtype == DType::kF32;
   switch (pass) {
     case Pass::kForward:
-      return {rows, n, k, {dtype, k, true}, {dtype, k, true}, dtype == DType::kF32};
+      return {rows, n, k, {dtype, k, true}, {dtype, k, true}, f32, f32};
     case Pass::kInputGradient:
-      return {rows, k, n, {dtype, n, true}, {dtype, k, false}, dtype == DType::kF32};
+      return {rows, k, n, {dtype, n, true}, {dtype, k, false}, f32, f32};
     case Pass::kWeightGradient:
       break;
   }
-  return {n, k, rows, {dtype, n, false}, {dtype, k, false}, true};
+  return {n, k, rows, {dtype, n, false}, {dtype, k, false}, true, true};
 }
 
 // The kernels of every target of the build; their sizes can be read on any processor.
