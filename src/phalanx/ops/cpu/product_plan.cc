@@ -12,7 +12,7 @@ namespace {
 
 // The most groups in a block of depth. fp32: the longer a block, the seldomer C is read and
 // written.
-constexpr std::int64_t kDepthGroups = 384, kPairedDepthGroups = 384;
+constexpr std::int64_t kDepthGroups = 1024, kPairedDepthGroups = 384;
 std::int64_t most_depth_groups(const PanelKernel& kernel) {
   return kernel.group == 1 ? kDepthGroups : kPairedDepthGroups;
 }

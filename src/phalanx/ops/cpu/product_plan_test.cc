@@ -84,11 +84,11 @@ TEST(ProductPlan, BlocksOfDepthAreBalanced) {
   const PanelKernel& f32 = panel_kernel(ProductPrecision::kFp32, active_target());
   EXPECT_EQ(depth_block_of(1, f32), 16);
   EXPECT_EQ(depth_block_of(256, f32), 256);
-  EXPECT_EQ(depth_block_of(384, f32), 384);
-  EXPECT_EQ(depth_block_of(385, f32), 208);
-  EXPECT_EQ(depth_block_of(768, f32), 384);
-  EXPECT_EQ(depth_block_of(1024, f32), 352);
-  EXPECT_EQ(depth_block_of(3072, f32), 384);
+  EXPECT_EQ(depth_block_of(768, f32), 768);
+  EXPECT_EQ(depth_block_of(1024, f32), 1024);
+  EXPECT_EQ(depth_block_of(1025, f32), 528);
+  EXPECT_EQ(depth_block_of(2304, f32), 768);
+  EXPECT_EQ(depth_block_of(3072, f32), 1024);
 }
 
 TEST(ProductPlan, PanelsCoverTheColumns) {
