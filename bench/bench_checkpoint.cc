@@ -130,6 +130,7 @@ void run_turn(const Options& o, Way& way) {
   const RunIdentity identity{.run_id = random_digits(32)};
   const RunInputs inputs;
   const ParameterSchedule schedule = parameter_schedule(config);
+  const std::optional<Manifest::Base> base;
   LocalMailbox mailbox;
   run_local_ranks(static_cast<int>(o.ranks), {.threads_per_rank = 1}, [&](Communicator& world) {
     const bool is_first = world.rank() == 0;
@@ -148,13 +149,14 @@ void run_turn(const Options& o, Way& way) {
                     .identity = identity,
                     .inputs = inputs,
                     .schedule = schedule,
-                    .products = "fp32"},
+                    .products = "fp32",
+                    .base = base},
                    {.directory = config.run.save, .retention = {.keep_last = 1}}, rank,
                    {.note = [](const RunNote&) {},
                     .timers = timers,
                     .times = [] { return std::vector<TimerRow>(); }},
                    {.mailbox = &mailbox});
-    const auto tiles = saved_tiles(rank, true);
+    const auto tiles = saved_tiles(rank, {});
     const double copy = time_of_copy(rank, tiles);
     RunState state;
     SaveLane lane{.name = way.name, .steps = {}, .stands = {}, .saves = {}};
