@@ -139,17 +139,18 @@ void transpose_lines(const Packing& p, std::int64_t width, float* to) {
   }
 }
 
-// Prefetches a depth of lines into the second-level cache.
+// Prefetches a depth of lines into the first-level cache, or the second.
+template <int kLocality = 3>
 HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
   const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
   if (ahead >= p.depth) return;
   for (std::int64_t at = 0; at < row_bytes; at += 64) {
-    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 2);
+    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, kLocality);
   }
 }
 
 // How many depths ahead to prefetch.
-inline constexpr std::int64_t kAhead = 32;
+inline constexpr std::int64_t kAhead = 16;
 
 #if HWY_TARGET != HWY_SCALAR
 // Packs panels of half a vector, two at a time.
@@ -161,7 +162,7 @@ HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int
   const std::int64_t width = lane_count() / 2;
   const std::int64_t panel = p.groups * width;
   for (std::int64_t g = 0; g < groups; ++g) {
-    prefetch_depth(p, group, (g + kAhead) * group);
+    prefetch_depth<2>(p, group, (g + 2 * kAhead) * group);
     float* row = to + g * width;
     for (std::int64_t line = 0; line < p.lines; line += 2 * width, row += 2 * panel) {
       const auto value = depth.whole(g, line);
@@ -188,7 +189,15 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   for (; g < groups; ++g) {
     prefetch_depth(p, group, (g + kAhead) * group);
     float* row = to + g * width;
-    for (std::int64_t panel = 0; panel < panels; ++panel, row += p.groups * width) {
+    std::int64_t panel = 0;
+    if (width < lane_count() && g + 1 < groups) {
+      // What is beyond the panel is in its next depth, which comes later.
+      for (; panel + 1 < panels && (panel * width) + lane_count() <= p.lines; ++panel) {
+        store(depth.whole(g, panel * width), row);
+        row += p.groups * width;
+      }
+    }
+    for (; panel < panels; ++panel, row += p.groups * width) {
       const std::int64_t lines = std::min(width, p.lines - panel * width);
       depth.pack(g, panel * width, lines, row);
       if (lines < width) std::fill(row + lines, row + width, 0.0F);
