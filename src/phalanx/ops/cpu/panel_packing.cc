@@ -191,8 +191,8 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
     float* row = to + g * width;
     std::int64_t panel = 0;
     if (width < lane_count() && g + 1 < groups) {
-      // What is beyond the panel is in its next depth, which comes later.
-      for (; panel + 1 < panels && (panel * width) + lane_count() <= p.lines; ++panel) {
+      // Beyond the panel's end is its next depth, which is written later.
+      for (; panel * width + lane_count() <= p.lines; ++panel) {
         store(depth.whole(g, panel * width), row);
         row += p.groups * width;
       }
