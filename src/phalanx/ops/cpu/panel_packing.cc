@@ -140,7 +140,7 @@ void transpose_lines(const Packing& p, std::int64_t width, float* to) {
 }
 
 // Prefetches a depth of lines into the first-level cache, or the second.
-template <int kLocality = 3>
+template <int kLocality>
 HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
   const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
   if (ahead >= p.depth) return;
@@ -151,6 +151,7 @@ HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) 
 
 // How many depths ahead to prefetch.
 inline constexpr std::int64_t kAhead = 16;
+inline constexpr std::int64_t kWideBytes = 256;
 
 #if HWY_TARGET != HWY_SCALAR
 // Packs panels of half a vector, two at a time.
@@ -179,6 +180,8 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   const int group = group_of(p.operand);
   const std::int64_t panels = ceil_div(p.lines, width);
   const std::int64_t groups = ceil_div(p.depth, group);
+  // Long rows would fill the first-level cache.
+  const bool is_wide = p.lines * size_of(p.from.dtype) > kWideBytes;
   std::int64_t g = 0;
 #if HWY_TARGET != HWY_SCALAR
   if (2 * width == lane_count() && p.lines % lane_count() == 0) {
@@ -187,7 +190,11 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   }
 #endif
   for (; g < groups; ++g) {
-    prefetch_depth(p, group, (g + kAhead) * group);
+    if (is_wide) {
+      prefetch_depth<2>(p, group, (g + kAhead) * group);
+    } else {
+      prefetch_depth<3>(p, group, (g + kAhead) * group);
+    }
     float* row = to + g * width;
     std::int64_t panel = 0;
     if (width < lane_count() && g + 1 < groups) {
