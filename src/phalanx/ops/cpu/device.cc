@@ -6,10 +6,7 @@ namespace phalanx::cpu {
 
 Caches caches_of_machine() {
   Caches caches;
-#if defined(_SC_LEVEL1_DCACHE_ASSOC) && defined(_SC_LEVEL2_CACHE_SIZE)
-  if (const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC); ways > 0) {
-    caches.first_level_ways = static_cast<int>(ways);
-  }
+#ifdef _SC_LEVEL2_CACHE_SIZE
   if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0) {
     caches.second_level_bytes = bytes;
   }
@@ -25,12 +22,12 @@ Processor usual_processor(Target target) {
     case Target::kScalar:
       break;
     case Target::kAvx2:  // Zen 2 and 3
-      return {target, {.first_level_ways = 8, .second_level_bytes = 512 * kKiB}};
+      return {target, {.second_level_bytes = 512 * kKiB}};
     case Target::kAvx512:      // Skylake-SP and Cascade Lake
     case Target::kAvx512Bf16:  // Zen 4
-      return {target, {.first_level_ways = 8, .second_level_bytes = 1024 * kKiB}};
+      return {target, {.second_level_bytes = 1024 * kKiB}};
     case Target::kAmx:  // Sapphire and Emerald Rapids
-      return {target, {.first_level_ways = 12, .second_level_bytes = 2048 * kKiB}};
+      return {target, {.second_level_bytes = 2048 * kKiB}};
   }
   return {target, {}};
 }

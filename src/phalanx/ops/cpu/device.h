@@ -29,7 +29,6 @@ constexpr std::string_view name_of(ProductPrecision products) {
 
 // Cache sizes, from which kernels choose block sizes. Results do not depend on them.
 struct Caches {
-  int first_level_ways = 8;
   std::int64_t second_level_bytes = std::int64_t{1} << 20;
 
   friend bool operator==(const Caches&, const Caches&) = default;

@@ -40,8 +40,12 @@ constexpr std::int64_t kFewRows = 512, kSwapRatio = 2;
 // If A has this many times as many lines as B and both are packed, tasks pack A.
 constexpr std::int64_t kLargerRatio = 2;
 
-// What the right operand's block takes of the second-level cache.
-std::int64_t right_block_bytes(const Caches& caches) { return caches.second_level_bytes / 12 * 7; }
+// What the right operand's block takes of the second-level cache. Virtual machines report caches
+// that are larger than a core's.
+std::int64_t right_block_bytes(const Caches& caches) {
+  constexpr std::int64_t kLargest = std::int64_t{2} << 20;
+  return std::min(caches.second_level_bytes, kLargest) / 12 * 7;
+}
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, kArenaAlignment); }
 
