@@ -157,6 +157,8 @@ void add_cases(CaseTable& table, const Variant& kind) {
     add("_backward", kStorageTypes, size, alone, backward);
   }
   add("_backward", k16BitTypes, {5, 64, 4}, kind, backward);
+  // So wide that the CPU takes several rows together.
+  add("_backward", kStorageTypes, {10, 2100}, kind, backward);
   for (const std::int64_t columns : kOddColumns) {
     add("_forward", kStorageTypes, {3, columns}, kind, forward);
     add("_backward", kStorageTypes, {3, columns}, kind, backward);

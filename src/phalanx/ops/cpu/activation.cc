@@ -96,17 +96,15 @@ void gated_backward(const CpuDevice& device, const ops::GatedActivationBackward&
   const BlockForm form = form_of(op.kind);
   for_blocks(device, op.x.shape[0], columns,
              [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
-               FloatBlock gate, up, gradient;
+               FloatBlock gate, slope, up, gradient;
                read(x[r] + c, offset(bias, c), count, gate);
                read(x[r] + columns + c, offset(bias, columns + c), count, up);
                read<T>(dy[r] + c, nullptr, count, gradient);
-               FloatBlock slope = gate;
-               form.derivative(count, slope);
-               multiply(count, up, slope);
-               multiply(count, up, gradient);
-               form.value(count, gate);
+               form.both(count, gate, slope);
+               multiply(count, slope, up);
+               multiply(count, slope, gradient);
                multiply(count, gate, gradient);
-               write(up, count, dx[r] + c);
+               write(slope, count, dx[r] + c);
                write(gate, count, dx[r] + columns + c);
              });
 }

@@ -74,13 +74,15 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count) {
 }
 
 // The sum of exp(x - largest). Stores the exponentials in `powers` unless that is null; `powers`
-// may be x.
+// may be x. Prefetches later blocks, and what will be stored.
 template <bool kKeep, typename T>
 HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, float* powers) {
   const auto shift = hn::Set(FloatTag(), largest);
   FloatSums sums;
   for_terms<FloatSums>(0, count, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
     prefetch(x + i, kColumnBlock * static_cast<std::int64_t>(sizeof(T)));
+    prefetch_second_level(x + i + 2 * kColumnBlock);
+    if constexpr (kKeep) prefetch_second_level(powers + i + kColumnBlock / 2);
     const auto power = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
     if constexpr (kKeep) lanes.store(power, powers + i);
     auto& sum = sums.at<decltype(part)::value>();

@@ -92,13 +92,16 @@ void backward(const CpuDevice& device, const ops::GroupedActivationBackward& op,
     FloatSums sums;
     for (std::int64_t c = 0; c < columns; c += kColumnBlock) {
       const std::int64_t count = std::min(kColumnBlock, columns - c);
-      FloatBlock gate, up, gradient;
+      FloatBlock gate, slope, up, gradient;
       read(x[r] + c, offset(of_group, c), count, gate);
       read<T>(dy[r] + c, nullptr, count, gradient);
-      FloatBlock slope = gate;
-      form.derivative(count, slope);
       // The value serves the gradients of p and of what is gated.
-      if (op.gated || p != nullptr) form.value(count, gate);
+      if (op.gated || p != nullptr) {
+        form.both(count, gate, slope);
+      } else {
+        slope = gate;
+        form.derivative(count, slope);
+      }
       if (op.gated) {
         read(x[r] + columns + c, offset(of_group, columns + c), count, up);
         multiply(count, slope, up);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -379,6 +380,41 @@ TEST(Kernels, FillMoreThanTheCaches) {
     fill(machine.context(), ops::Fill{.x = x, .value = 7.0 + static_cast<double>(begin)});
     const auto* data = all.as<std::uint8_t>();
     EXPECT_EQ(std::count(data, data + kBytes, 7 + begin), kBytes - 2);
+  }
+}
+
+// Streaming stores need an aligned destination: copies on both sides of the limit, whole and in
+// rows, begin and end within a vector.
+TEST(Kernels, CopyMoreThanTheCaches) {
+  constexpr std::int64_t kLimit = std::int64_t{16} << 20;  // 32 MiB of bf16
+  Machine machine(DType::kBF16, std::int64_t{9} << 24);
+  const Tensor from = machine.operands().output(DType::kBF16, {kLimit + (kLimit >> 3)});
+  const Tensor to = machine.operands().output(DType::kBF16, {from.shape[0]});
+  std::uint16_t value = 0;
+  for (bfloat16& x : from.span<bfloat16>()) x.bits = static_cast<std::uint16_t>(value += 40503);
+  for (const std::int64_t count : {kLimit - 1, kLimit, kLimit + 1, kLimit + 16385}) {
+    for (const std::int64_t past : {0, 1, 31}) {
+      fill(machine.context(), ops::Fill{.x = to, .value = 0.0});
+      const Tensor source = from.slice(0, 3, count);
+      const Tensor destination = to.slice(0, past, count);
+      copy(machine.context(), ops::Copy{.destination = destination, .source = source});
+      EXPECT_EQ(std::memcmp(destination.data(), source.data(), source.bytes()), 0) << count;
+      const bfloat16* all = to.as<bfloat16>();
+      EXPECT_EQ(past == 0 ? 0 : all[past - 1].bits, 0) << count << " from " << past;
+      EXPECT_EQ(all[past + count].bits, 0) << count << " from " << past;
+    }
+  }
+  // Rows that are longer than a task, out of wider ones.
+  constexpr std::int64_t kColumns = 65539;
+  const Shape shape{from.shape[0] / kColumns, kColumns};
+  const Tensor source = from.slice(0, 0, shape.count()).reshape(shape).slice(1, 1, kColumns - 2);
+  const Tensor destination = to.slice(0, 0, source.count()).reshape(source.shape);
+  copy(machine.context(), ops::Copy{.destination = destination, .source = source});
+  for (std::int64_t r = 0; r < source.shape[0]; ++r) {
+    EXPECT_EQ(std::memcmp(destination.select(0, r).data(), source.select(0, r).data(),
+                          source.select(0, r).bytes()),
+              0)
+        << r;
   }
 }
 

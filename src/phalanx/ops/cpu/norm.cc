@@ -51,7 +51,10 @@ HWY_INLINE void store_gradient(Lanes lanes, FloatVector gradient, const Stream* 
 // Sums within a row that are few enough for several rows in registers.
 using RowTerms = Sums<float, 16>;
 
-// The number of rows whose sums fit in registers. Rows are added to the column sums in order.
+// Rows are added to the column sums in order. While these sums stay in the first-level cache, rows
+// go one by one, so that hardware prefetching follows them through memory. Else several go
+// together: as many as have their own sums in registers.
+inline constexpr std::int64_t kCachedSumBytes = 8192;
 inline constexpr int kRowsTogether = kMaxLanes >= 16 ? 4 : 2;
 
 // Adds the column sums of all blocks of rows, which are adjacent in `partial`, in the order of the
@@ -138,7 +141,9 @@ struct ForwardOperands {
     const auto rstds = hn::Set(FloatTag(), rstd[r]);
     const NormWeight<T> scale = weight;
     const T* shift = bias;
+    const Stream* next = x[r + 1];
     for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
+      prefetch_second_level(next + i);
       const auto normalised = hn::Mul(centred<kMean>(lanes, from + i, row_mean), rstds);
       if constexpr (kMean) {
         lanes.store(hn::MulAdd(normalised, scale.load(lanes, i), lanes.load(shift + i)), to + i);
@@ -224,6 +229,21 @@ HWY_INLINE void backward_row(const BackwardOperands<kMean, T, Stream>& in, std::
   });
 }
 
+// Prefetches what memory brings late (measured on a Zen 4): in f32 the lines that kRows rows from r
+// on write, in 16 bits the rows behind them. Both at once are more than a core has under way.
+template <int kRows, bool kMean, typename T, typename Stream>
+HWY_INLINE void prefetch_rows(const BackwardOperands<kMean, T, Stream>& in, std::int64_t r,
+                              std::int64_t i) {
+  for (int k = 0; k < kRows; ++k) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      prefetch_second_level(in.dx[r + k] + i);
+    } else {
+      prefetch_second_level(in.x[r + kRows + k] + i);
+      prefetch_second_level(in.dy[r + kRows + k] + i);
+    }
+  }
+}
+
 // kRows rows from r on: one pass for the sums of every row and of every column (added to dweight
 // and to dbias, which lies behind it), then dx.
 template <int kRows, bool kMean, typename T, typename Stream>
@@ -234,6 +254,7 @@ HWY_INLINE void backward_rows(const BackwardOperands<kMean, T, Stream>& in, std:
   RowSums sums[kRows];
   for_terms<RowTerms>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
     constexpr int kPart = decltype(part)::value;
+    if constexpr (kRows > 1) prefetch_rows<kRows>(in, r, i);
     const auto weight = in.weight.load(lanes, i);
     auto weight_sum = lanes.load(dweight + i);
     auto bias_sum = hn::Zero(d);
@@ -270,8 +291,10 @@ void backward(const CpuDevice& device, const ops::NormBackward& op, float* parti
     float* dweight = partial + block * count;
     std::fill(dweight, dweight + count, 0.0F);
     std::int64_t r = blocks.begin(block);
-    for (; r + kRowsTogether <= blocks.end(block); r += kRowsTogether) {
-      backward_rows<kRowsTogether>(in, r, dweight);
+    if (count * static_cast<std::int64_t>(sizeof(float)) > kCachedSumBytes) {
+      for (; r + kRowsTogether <= blocks.end(block); r += kRowsTogether) {
+        backward_rows<kRowsTogether>(in, r, dweight);
+      }
     }
     for (; r < blocks.end(block); ++r) backward_rows<1>(in, r, dweight);
   });

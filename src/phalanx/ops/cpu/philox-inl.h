@@ -56,24 +56,30 @@ struct RoundKeys {
   }
 };
 
-// The words of 2 * lanes neighbouring elements from 4 * block on; `low` has the first half.
+// The words of kPairs pairs of vectors: neighbouring elements from 4 * block on. Rounds of the
+// pairs are computed side by side, because each round waits for the one before.
+template <int kPairs>
 HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::uint32_t block,
-                             BitsVector& low, BitsVector& high) {
+                             BitsVector (&words)[2 * kPairs]) {
   // Every 64-bit lane holds one word of a block in its low half; a widening multiplication ignores
   // the high half. Even lanes take the first half of the blocks, odd lanes the second, because
   // interleaving within 128 bits leaves this order.
   const hn::RepartitionToWide<BitsTag> wide;
   const BitsTag narrow;
-  const std::uint64_t half = hn::Lanes(wide) / 2;
+  const auto lanes = static_cast<std::uint32_t>(hn::Lanes(wide));
   const auto lane = hn::Iota(wide, 0);
   const auto odd = hn::And(lane, hn::Set(wide, 1));
   const auto blocks =
       hn::Add(hn::ShiftRight<1>(lane),
-              hn::IfThenElseZero(hn::Eq(odd, hn::Set(wide, 1)), hn::Set(wide, half)));
-  auto word0 = hn::Add(blocks, hn::Set(wide, block));
-  auto word1 = hn::Set(wide, row.counter[1]);
-  auto word2 = hn::Set(wide, row.counter[2]);
-  auto word3 = hn::Set(wide, row.counter[3]);
+              hn::IfThenElseZero(hn::Eq(odd, hn::Set(wide, 1)), hn::Set(wide, lanes / 2)));
+  hn::Vec<decltype(wide)> word[kPairs][4];
+  HWY_UNROLL(4)
+  for (int p = 0; p < kPairs; ++p) {
+    word[p][0] = hn::Add(blocks, hn::Set(wide, block + p * lanes));
+    word[p][1] = hn::Set(wide, row.counter[1]);
+    word[p][2] = hn::Set(wide, row.counter[2]);
+    word[p][3] = hn::Set(wide, row.counter[3]);
+  }
   const auto multiplier0 = hn::Set(narrow, kPhiloxMultiplier0);
   const auto multiplier1 = hn::Set(narrow, kPhiloxMultiplier1);
   // A shuffle, because the products keep the shift's port busy.
@@ -82,23 +88,29 @@ HWY_INLINE void philox_words(const DropoutRow& row, const RoundKeys& keys, std::
   };
   HWY_UNROLL(10)
   for (int round = 0; round < RoundKeys::kRounds; ++round) {
-    const auto product0 = hn::MulEven(hn::BitCast(narrow, word0), multiplier0);
-    const auto product1 = hn::MulEven(hn::BitCast(narrow, word2), multiplier1);
-    word0 = hn::Xor3(upper(product1), word1, keys.low[round]);
-    word1 = product1;
-    word2 = hn::Xor3(upper(product0), word3, keys.high[round]);
-    word3 = product0;
+    HWY_UNROLL(4)
+    for (int p = 0; p < kPairs; ++p) {
+      const auto product0 = hn::MulEven(hn::BitCast(narrow, word[p][0]), multiplier0);
+      const auto product1 = hn::MulEven(hn::BitCast(narrow, word[p][2]), multiplier1);
+      word[p][0] = hn::Xor3(upper(product1), word[p][1], keys.low[round]);
+      word[p][1] = product1;
+      word[p][2] = hn::Xor3(upper(product0), word[p][3], keys.high[round]);
+      word[p][3] = product0;
+    }
   }
   const auto low_half = hn::Set(wide, 0xffffffffU);
-  const auto pair01 = hn::Or(hn::And(word0, low_half), hn::ShiftLeft<32>(word1));
-  const auto pair23 = hn::Or(hn::And(word2, low_half), hn::ShiftLeft<32>(word3));
-  low = hn::BitCast(narrow, hn::InterleaveLower(wide, pair01, pair23));
-  high = hn::BitCast(narrow, hn::InterleaveUpper(wide, pair01, pair23));
+  HWY_UNROLL(4)
+  for (int p = 0; p < kPairs; ++p) {
+    const auto pair01 = hn::Or(hn::And(word[p][0], low_half), hn::ShiftLeft<32>(word[p][1]));
+    const auto pair23 = hn::Or(hn::And(word[p][2], low_half), hn::ShiftLeft<32>(word[p][3]));
+    words[2 * p] = hn::BitCast(narrow, hn::InterleaveLower(wide, pair01, pair23));
+    words[2 * p + 1] = hn::BitCast(narrow, hn::InterleaveUpper(wide, pair01, pair23));
+  }
 }
 #endif
 
-// Factors are computed in pairs of vectors, so buffers are rounded up to this.
-inline constexpr std::int64_t kDropoutGranularity = 32;
+// Factors are computed several vectors at a time, so buffers are rounded up to this.
+inline constexpr std::int64_t kDropoutGranularity = 128;
 constexpr std::int64_t dropout_buffer_size(std::int64_t count) {
   return (count + kDropoutGranularity - 1) / kDropoutGranularity * kDropoutGranularity;
 }
@@ -116,17 +128,20 @@ HWY_INLINE void dropout_factors(const DropoutRow& row, std::int64_t first, std::
     }
   }
 #else
+  constexpr int kPairs = kMaxLanes >= 16 ? 4 : 2;  // for which there are registers
   const FloatTag d;
   const std::int64_t step = lane_count();
   const auto threshold = hn::Set(BitsTag(), row.threshold);
   const auto scale = hn::Set(d, row.scale);
   const RoundKeys keys(row.key);
-  for (std::int64_t i = 0; i < count; i += 2 * step) {
-    BitsVector low, high;
-    philox_words(row, keys, static_cast<std::uint32_t>((first + i) / 4), low, high);
-    store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(low, threshold)), scale), factors + i);
-    store(hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(high, threshold)), scale),
-          factors + i + step);
+  for (std::int64_t i = 0; i < count; i += 2 * kPairs * step) {
+    BitsVector words[2 * kPairs];
+    philox_words<kPairs>(row, keys, static_cast<std::uint32_t>((first + i) / 4), words);
+    HWY_UNROLL(8)
+    for (int k = 0; k < 2 * kPairs; ++k) {
+      const auto dropped = hn::RebindMask(d, hn::Lt(words[k], threshold));
+      store(hn::IfThenZeroElse(dropped, scale), factors + i + k * step);
+    }
   }
 #endif
 }

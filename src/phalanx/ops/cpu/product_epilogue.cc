@@ -61,11 +61,21 @@ HWY_INLINE void store_sums(const Epilogue& e, const FinishedSums& f) {
   }
 }
 
+// Prefetches later rows of both matrices while an activation is computed.
+template <typename T>
+HWY_INLINE void prefetch_rows(const Epilogue& e, const FinishedSums& f, std::int64_t r,
+                              std::int64_t i) {
+  constexpr std::int64_t kAhead = 4;
+  prefetch(row_of<const T>(e.c, f.row + r + kAhead, f.column) + i, 0);
+  prefetch(row_of<const T>(e.other, f.row + r + kAhead, f.column) + i, 0);
+}
+
 template <typename Form, typename T>
 HWY_INLINE void activate(const Epilogue& e, const FinishedSums& f) {
   const auto* bias = reinterpret_cast<const T*>(e.bias) + f.column;
   const auto* inner = reinterpret_cast<const T*>(e.activation_bias) + f.column;
   for_sums(f, [&](std::int64_t r, auto lanes, std::int64_t i, auto sum) HWY_ATTR {
+    prefetch_rows<T>(e, f, r, i);
     if (e.has_bias) sum = hn::Add(sum, lanes.load(bias + i));
     auto x = round_to<T>(sum);
     lanes.store(x, row_of<T>(e.c, f.row + r, f.column) + i);
@@ -78,6 +88,7 @@ template <typename Form, typename T>
 HWY_INLINE void differentiate(const Epilogue& e, const FinishedSums& f) {
   const auto* inner = reinterpret_cast<const T*>(e.activation_bias) + f.column;
   for_sums(f, [&](std::int64_t r, auto lanes, std::int64_t i, auto sum) HWY_ATTR {
+    prefetch_rows<T>(e, f, r, i);
     auto x = lanes.load(row_of<const T>(e.other, f.row + r, f.column) + i);
     if (e.activation_bias != nullptr) x = hn::Add(x, lanes.load(inner + i));
     lanes.store(hn::Mul(round_to<T>(sum), Form::derivative(x)),

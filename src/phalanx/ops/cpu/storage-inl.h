@@ -123,6 +123,12 @@ HWY_INLINE void prefetch(const T* from, std::int64_t bytes) {
   hwy::Prefetch(reinterpret_cast<const std::byte*>(from) + bytes);
 }
 
+// As prefetch, into the second-level cache: for what is read only after more than the first holds.
+template <typename T>
+HWY_INLINE void prefetch_second_level(const T* from) {
+  __builtin_prefetch(from, 0, 2);
+}
+
 // ---- The first `count` lanes (0 <= count <= lanes); others read as zero and are not written
 
 template <typename T>
