@@ -106,9 +106,9 @@ class Bench {
         "Medians, in brackets bests; parts by the share of the time that their lack saves.\n\n");
     std::vector<std::string> cells = {"rows x n x k", "pass", "multiply(), ms", "walk, ms",
                                       "of the peak"};
-    for (const Part& part : kParts) cells.push_back(part.name);
+    for (const Part& part : kParts) cells.emplace_back(part.name);
     for (const char* name : {"rest", "tiles", "tiles: of the peak", "witness"}) {
-      cells.push_back(name);
+      cells.emplace_back(name);
     }
     print(cells);
     if (options.markdown) print(std::vector<std::string>(cells.size(), "---"));

@@ -47,7 +47,7 @@ inline ProductPart part_of_task(const ProductPlan& plan, const ProductPart& span
 // visit(panel, row, row of the tile after this one).
 template <typename Visit>
 void for_each_tile(const ProductPlan& plan, const ProductPart& part, const Visit& visit) {
-  const auto& [depths, rows, panels] = part;
+  const Range rows = part.rows, panels = part.panels;
   const std::int64_t step = plan.kernel->rows;
   const auto row_after = [&](std::int64_t row) {
     return row + step < rows.end ? row + step : rows.begin;
