@@ -88,9 +88,16 @@ class Walk {
     for (std::int64_t block = 0; block < depth_blocks(plan_, span); ++block) {
       const ProductPart part = part_of_task(plan_, span, task, block);
       if (packs) operands_.pack_own(part, own_);
-      for_each_tile(plan_, part, [&](std::int64_t panel, std::int64_t row, std::int64_t next_row) {
-        do_tile(part, panel, row, next_row);
-      });
+      const bool finishes =
+          part.depths.end == p_.k && !p_.epilogue.is_plain() && !left_out_.finishing;
+      for_each_tile(
+          plan_, part,
+          [&](std::int64_t panel, std::int64_t row, std::int64_t next_row) {
+            do_tile(part, panel, row, next_row);
+          },
+          [&](const Range& rows) {
+            if (finishes) finish_rows(rows, part.panels);
+          });
     }
   }
 
@@ -104,12 +111,11 @@ class Walk {
                          .columns = std::min(width, plan_.columns - column)};
     cpu::TileOperands tile{.depth = plan_.groups(part.depths.count())};
     point_at_operands(part, panel, row, next_row, tile);
-    const bool is_last = part.depths.end == p_.k;
     const bool is_whole = at.rows == kernel_.rows && at.columns == width;
     tile.add = (p_.epilogue.accumulate || part.depths.begin > 0) && !left_out_.c;
     if (left_out_.c) {
       tile.sums = near_sums_.data();
-      tile.sums_stride = width;
+      tile.sums_stride = kMostColumns;
     } else if (is_whole) {
       tile.sums = in_c(row, column);
       tile.sums_stride = p_.epilogue.c.stride;
@@ -121,8 +127,7 @@ class Walk {
     kernel_.run(plan_.layout, static_cast<int>(width) / kernel_.width, tile);
     at.sums = tile.sums;
     at.stride = tile.sums_stride;
-    const bool is_in_border = at.sums == border_;
-    if (is_in_border || (is_last && !p_.epilogue.is_plain())) finish_tile(at, is_last);
+    if (at.sums == border_) finish({.c = p_.epilogue.c}, at);
   }
 
   void point_at_operands(const ProductPart& part, std::int64_t panel, std::int64_t row,
@@ -139,19 +144,35 @@ class Walk {
     operands_.point_at_right(part, own_, panel, tile);
   }
 
-  void finish_tile(cpu::FinishedSums at, bool is_last) {
+  void finish_rows(const Range& rows, const Range& panels) {
+    if (left_out_.c) return finish_near(rows, panels);
+    const std::int64_t column = plan_.panel_begin(panels.begin);
+    const std::int64_t end = std::min(plan_.panel_begin(panels.end), plan_.columns);
+    finish(p_.epilogue, {.row = rows.begin,
+                         .column = column,
+                         .rows = rows.count(),
+                         .columns = end - column,
+                         .sums = in_c(rows.begin, column),
+                         .stride = p_.epilogue.c.stride});
+  }
+
+  // Tile by tile, from and to buffers.
+  void finish_near(const Range& rows, const Range& panels) {
     cpu::Epilogue epilogue = p_.epilogue;
-    epilogue.accumulate = false;
-    if (!is_last || left_out_.finishing) {
-      if (at.sums != border_) return;
-      epilogue = {.c = p_.epilogue.c};
+    epilogue.c = {.data = reinterpret_cast<std::byte*>(near_c_.data()), .stride = kMostColumns};
+    for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
+      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+        const std::int64_t column = plan_.panel_begin(panel);
+        const std::int64_t end = std::min(plan_.panel_begin(panel + 1), plan_.columns);
+        if (epilogue.has_bias) {
+          epilogue.bias = p_.epilogue.bias + column * size_of(epilogue.bias_dtype);
+        }
+        finish(epilogue, {.rows = std::min<std::int64_t>(kernel_.rows, rows.end - row),
+                          .columns = end - column,
+                          .sums = near_sums_.data(),
+                          .stride = kMostColumns});
+      }
     }
-    if (left_out_.c) {
-      if (epilogue.has_bias) epilogue.bias += at.column * size_of(epilogue.bias_dtype);
-      epilogue.c = {.data = reinterpret_cast<std::byte*>(near_c_.data()), .stride = kMostColumns};
-      at.row = at.column = 0;
-    }
-    finish(epilogue, at);
   }
 
   void copy_border(const cpu::FinishedSums& at, std::int64_t width) const {

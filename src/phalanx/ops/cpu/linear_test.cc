@@ -181,6 +181,29 @@ TEST_F(Products, CutLongSumsAndAddThem) {
   }
 }
 
+// Sums that stay in C between blocks of depth are finished there, whichever operand is packed by
+// tasks: the smaller one, or rows that have to be converted.
+TEST_F(Products, AddABiasAfterLongSums) {
+  CpuDevice device = make_device(2, ProductPrecision::kFp32);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t rows : {64, 301}) {
+      const WorkspaceScope scope(arena_);
+      const std::int64_t n = 100, k = 2100;
+      const ops::LinearForward op{.y = matrix(DType::kF32, rows, n),
+                                  .x = matrix(dtype, rows, k),
+                                  .weight = matrix(dtype, n, k),
+                                  .bias = matrix(dtype, 1, n).select(0, 0)};
+      run(device, op);
+      expect_product(
+          op.y, k, kF32, [&](auto i, auto p) { return value(op.x, i, p); },
+          [&](auto p, auto j) { return value(op.weight, j, p); },
+          [&](auto, auto j) {
+            return value(op.bias.reshape({1, n}), 0, j);
+          });
+    }
+  }
+}
+
 TEST_F(Products, AcceptStridedRows) {
   CpuDevice device = make_device(2, ProductPrecision::kFp32);
   check_all(device, DType::kF32, 300, 200, 100, kF32, 7);
@@ -230,12 +253,13 @@ std::vector<std::byte> Products::results_of(const Problem& problem, ProductPreci
   return bytes;
 }
 
-// Sizes around the borders of tiles (6 and 8 rows, 16 to 48 columns), of blocks (64 rows, 384
-// columns and depths), and of the choices of a plan.
+// Sizes around the borders of tiles (6 and 8 rows, 16 to 48 columns), of blocks (64 and 1,024 rows,
+// 384 columns, 384 and 1,024 depths), and of the choices of a plan.
 constexpr std::int64_t kBorders[][3] = {
-    {1, 1, 1},       {1, 400, 70},   {5, 47, 385},   {8, 48, 384},    {9, 49, 383},
-    {63, 33, 16},    {64, 384, 17},  {65, 385, 64},  {257, 2100, 33}, {256, 2056, 48},
-    {400, 900, 300}, {66, 352, 769}, {48, 16, 4100}, {2, 50, 4200},   {3, 4200, 50}};
+    {1, 1, 1},        {1, 400, 70},    {5, 47, 385},   {8, 48, 384},    {9, 49, 383},
+    {63, 33, 16},     {64, 384, 17},   {65, 385, 64},  {257, 2100, 33}, {256, 2056, 48},
+    {400, 900, 300},  {66, 352, 769},  {48, 16, 4100}, {2, 50, 4200},   {3, 4200, 50},
+    {130, 270, 1100}, {1030, 70, 1030}};
 
 TEST_F(Products, AgreeWithTheReferenceAtEveryBorder) {
   for (const Target target : {Target::kAvx2, Target::kAvx512, Target::kScalar}) {

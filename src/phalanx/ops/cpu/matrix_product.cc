@@ -98,7 +98,6 @@ class Multiplication {
     const Scratch& scratch;
     std::int64_t row, rows;
     std::int64_t column, columns, width;  // width includes the padding
-    bool is_first, is_last;               // block of depth
   };
 
   void run_as_member();
@@ -113,6 +112,7 @@ class Multiplication {
   bool point_at_sums(const Tile& at, TileOperands& tile) const;
   void copy_from_c(const Tile& at, float* sums) const;
   void finish_tile(const Tile& at, const TileOperands& tile) const;
+  void finish_in_c(const Range& rows, const Range& panels) const;
   void finish_part(const ProductPart& part, const Scratch& scratch) const;
 
   std::int64_t rows_of_left_task() const { return kPackedRows / kernel_.rows * kernel_.rows; }
@@ -227,9 +227,16 @@ void Multiplication::do_task(std::int64_t task, const Scratch& scratch) const {
     if (p_.sums_rows && plan_.left == Place::kTask && part.panels.begin == 0) {
       sum_left(part.rows, part.depths);
     }
-    for_each_tile(plan_, part, [&](std::int64_t panel, std::int64_t row, std::int64_t next_row) {
-      do_tile(part, scratch, panel, row, next_row);
-    });
+    const bool finishes_in_c =
+        plan_.sums == Sums::kInC && !p_.epilogue.is_plain() && part.depths.end == p_.k;
+    for_each_tile(
+        plan_, part,
+        [&](std::int64_t panel, std::int64_t row, std::int64_t next_row) {
+          do_tile(part, scratch, panel, row, next_row);
+        },
+        [&](const Range& rows) {
+          if (finishes_in_c) finish_in_c(rows, part.panels);
+        });
     if (plan_.swapped && part.depths.end == p_.k) finish_part(part, scratch);
   }
 }
@@ -245,9 +252,7 @@ void Multiplication::do_tile(const ProductPart& part, const Scratch& scratch, st
                 .rows = std::min<std::int64_t>(kernel_.rows, part.rows.end - row),
                 .column = column,
                 .columns = std::min(width, plan_.columns - column),
-                .width = width,
-                .is_first = part.depths.begin == 0,
-                .is_last = part.depths.end == p_.k};
+                .width = width};
   const ProductOperands::Sliver left = operands_.left_of(part, scratch.operands, row);
   TileOperands tile{.depth = plan_.groups(part.depths.count()),
                     .left = left.data,
@@ -259,16 +264,16 @@ void Multiplication::do_tile(const ProductPart& part, const Scratch& scratch, st
   if (finishes) finish_tile(at, tile);
 }
 
-// Points at the memory for a tile's sums. Returns whether they are finished afterwards.
+// Points at the memory for a tile's sums. Returns whether they are taken from there afterwards.
 bool Multiplication::point_at_sums(const Tile& at, TileOperands& tile) const {
-  tile.add = !at.is_first;
+  tile.add = at.part.depths.begin > 0;
   switch (plan_.sums) {
     case Sums::kInC:
-      tile.add = p_.epilogue.accumulate || !at.is_first;
+      tile.add |= p_.epilogue.accumulate;
       if (at.rows == kernel_.rows && at.columns == at.width) {
         tile.sums = in_c(at.row, at.column);
         tile.sums_stride = p_.epilogue.c.stride;
-        return at.is_last && !p_.epilogue.is_plain();
+        return false;
       }
       [[fallthrough]];
     case Sums::kTile:
@@ -285,7 +290,7 @@ bool Multiplication::point_at_sums(const Tile& at, TileOperands& tile) const {
       tile.sums_stride = plan_.padded_columns();
       tile.sums = span_sums_ + (at.row - span_.rows.begin) * tile.sums_stride + at.column;
   }
-  return at.is_last && !plan_.swapped;
+  return at.part.depths.end == p_.k && !plan_.swapped;
 }
 
 // The sums so far of a tile that is not whole.
@@ -297,18 +302,26 @@ void Multiplication::copy_from_c(const Tile& at, float* sums) const {
 }
 
 void Multiplication::finish_tile(const Tile& at, const TileOperands& tile) const {
-  Epilogue epilogue = p_.epilogue;
-  if (plan_.sums == Sums::kInC) {
-    // The tile has what was in C. Sums of a part of the depth stay there unchanged.
-    epilogue.accumulate = false;
-    if (!at.is_last) epilogue = {.c = p_.epilogue.c};
-  }
-  finish(epilogue, {.row = at.row,
-                    .column = at.column,
-                    .rows = at.rows,
-                    .columns = at.columns,
-                    .sums = tile.sums,
-                    .stride = tile.sums_stride});
+  // Sums that stay in C have what was there; finish_in_c() does the rest.
+  const Epilogue in_c{.c = p_.epilogue.c};
+  finish(plan_.sums == Sums::kInC ? in_c : p_.epilogue, {.row = at.row,
+                                                         .column = at.column,
+                                                         .rows = at.rows,
+                                                         .columns = at.columns,
+                                                         .sums = tile.sums,
+                                                         .stride = tile.sums_stride});
+}
+
+// Many columns at once: an epilogue's loops are too short in a tile.
+void Multiplication::finish_in_c(const Range& rows, const Range& panels) const {
+  const std::int64_t column = plan_.panel_begin(panels.begin);
+  const std::int64_t end = std::min(plan_.panel_begin(panels.end), plan_.columns);
+  finish(p_.epilogue, {.row = rows.begin,
+                       .column = column,
+                       .rows = rows.count(),
+                       .columns = end - column,
+                       .sums = in_c(rows.begin, column),
+                       .stride = p_.epilogue.c.stride});
 }
 
 // Transposes C^T, [columns of C][rows of C], before the epilogue.

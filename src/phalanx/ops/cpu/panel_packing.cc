@@ -98,21 +98,21 @@ struct PairedDepth {
   }
 };
 
-// Packs lines that are contiguous in depth into one panel. Whole blocks are transposed in place;
-// the rest passes through a buffer.
+// Packs lines that are contiguous in depth into one panel: from where they lie if they can be
+// transposed as they are, and the rest through a buffer.
 void transpose_lines(const Packing& p, std::int64_t width, float* to) {
   HWY_ALIGN float buffer[kTransposedLines * kTransposedGroups];
   const int group = group_of(p.operand);
-  const bool as_it_lies = p.from.dtype == p.operand && p.from.stride % group == 0;
-  const std::int64_t whole_groups = p.depth / group;
-  for (std::int64_t begin = 0; begin < p.groups; begin += kTransposedGroups) {
+  std::int64_t in_place = 0;
+  if (p.from.dtype == p.operand && p.from.stride % group == 0 && p.lines == width) {
+    // Lines are read to their ends: memory is twice as fast then as in short pieces.
+    in_place = p.depth / group / kTransposed * kTransposed;
+    transpose(reinterpret_cast<const float*>(p.from.data), p.from.stride / group, width, in_place,
+              to, width);
+  }
+  for (std::int64_t begin = in_place; begin < p.groups; begin += kTransposedGroups) {
     const std::int64_t groups = std::min(kTransposedGroups, p.groups - begin);
     const std::int64_t columns = round_up(groups, kTransposed);
-    if (as_it_lies && p.lines == width && begin + groups <= whole_groups && columns == groups) {
-      transpose(reinterpret_cast<const float*>(p.from.at(0, begin * group)), p.from.stride / group,
-                width, groups, to + begin * width, width);
-      continue;
-    }
     Packing piece = p;
     piece.groups = columns;
     piece.depth = std::clamp<std::int64_t>(p.depth - begin * group, 0, groups * group);
@@ -139,17 +139,19 @@ void transpose_lines(const Packing& p, std::int64_t width, float* to) {
   }
 }
 
-// Prefetches a depth of lines into the second-level cache.
+// Prefetches a depth of lines into the first-level cache, or the second.
+template <int kLocality>
 HWY_INLINE void prefetch_depth(const Packing& p, int group, std::int64_t ahead) {
   const std::int64_t row_bytes = p.lines * size_of(p.from.dtype);
   if (ahead >= p.depth) return;
   for (std::int64_t at = 0; at < row_bytes; at += 64) {
-    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, 2);
+    for (int k = 0; k < group; ++k) __builtin_prefetch(p.from.at(0, ahead + k) + at, 0, kLocality);
   }
 }
 
 // How many depths ahead to prefetch.
-inline constexpr std::int64_t kAhead = 32;
+inline constexpr std::int64_t kAhead = 16;
+inline constexpr std::int64_t kWideBytes = 256;
 
 #if HWY_TARGET != HWY_SCALAR
 // Packs panels of half a vector, two at a time.
@@ -161,7 +163,7 @@ HWY_INLINE void copy_half_vectors(const Packing& p, const Depth& depth, std::int
   const std::int64_t width = lane_count() / 2;
   const std::int64_t panel = p.groups * width;
   for (std::int64_t g = 0; g < groups; ++g) {
-    prefetch_depth(p, group, (g + kAhead) * group);
+    prefetch_depth<2>(p, group, (g + 2 * kAhead) * group);
     float* row = to + g * width;
     for (std::int64_t line = 0; line < p.lines; line += 2 * width, row += 2 * panel) {
       const auto value = depth.whole(g, line);
@@ -178,6 +180,8 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   const int group = group_of(p.operand);
   const std::int64_t panels = ceil_div(p.lines, width);
   const std::int64_t groups = ceil_div(p.depth, group);
+  // Long rows would fill the first-level cache.
+  const bool is_wide = p.lines * size_of(p.from.dtype) > kWideBytes;
   std::int64_t g = 0;
 #if HWY_TARGET != HWY_SCALAR
   if (2 * width == lane_count() && p.lines % lane_count() == 0) {
@@ -186,9 +190,21 @@ HWY_INLINE void copy_depths(const Packing& p, const Depth& depth, std::int64_t w
   }
 #endif
   for (; g < groups; ++g) {
-    prefetch_depth(p, group, (g + kAhead) * group);
+    if (is_wide) {
+      prefetch_depth<2>(p, group, (g + kAhead) * group);
+    } else {
+      prefetch_depth<3>(p, group, (g + kAhead) * group);
+    }
     float* row = to + g * width;
-    for (std::int64_t panel = 0; panel < panels; ++panel, row += p.groups * width) {
+    std::int64_t panel = 0;
+    if (width < lane_count() && g + 1 < groups) {
+      // Beyond the panel's end is its next depth, which is written later.
+      for (; panel * width + lane_count() <= p.lines; ++panel) {
+        store(depth.whole(g, panel * width), row);
+        row += p.groups * width;
+      }
+    }
+    for (; panel < panels; ++panel, row += p.groups * width) {
       const std::int64_t lines = std::min(width, p.lines - panel * width);
       depth.pack(g, panel * width, lines, row);
       if (lines < width) std::fill(row + lines, row + width, 0.0F);

@@ -31,16 +31,20 @@ void ProductOperands::pack_left(const Range& rows, const Range& depths, std::byt
   }
 }
 
-void ProductOperands::pack_right(std::int64_t panel, const Range& depths, std::byte* to) const {
-  const std::int64_t column = plan_.panel_begin(panel);
-  const std::int64_t width = plan_.panel_begin(panel + 1) - column;
-  pack_panels({.from = right_.from(column, depths.begin),
-               .lines = std::min(width, plan_.columns - column),
-               .depth = depths.count(),
-               .operand = kernel_.operand,
-               .groups = plan_.groups(depths.count()),
-               .to = to},
-              width);
+void ProductOperands::pack_right(const Range& panels, const Range& depths, std::byte* to) const {
+  const std::int64_t narrow_begin = std::clamp(plan_.wide_panels, panels.begin, panels.end);
+  for (const Range& same : {Range{panels.begin, narrow_begin}, Range{narrow_begin, panels.end}}) {
+    if (same.count() == 0) continue;
+    const std::int64_t column = plan_.panel_begin(same.begin);
+    const std::int64_t end = plan_.panel_begin(same.end);
+    pack_panels({.from = right_.from(column, depths.begin),
+                 .lines = std::min(end, plan_.columns) - column,
+                 .depth = depths.count(),
+                 .operand = kernel_.operand,
+                 .groups = plan_.groups(depths.count()),
+                 .to = to + packed_bytes(column - plan_.panel_begin(panels.begin), depths.count())},
+                (end - column) / same.count());
+  }
 }
 
 // [block of depth][row][groups], or [block of depth][sliver][groups][row].
@@ -70,17 +74,15 @@ void ProductOperands::pack_for_team(const Range& rows, const Range& depths) cons
 }
 
 void ProductOperands::pack_for_team(std::int64_t panel, const Range& depths) const {
-  pack_right(panel, depths, team_right_ + right_offset(span_, panel, depths));
+  pack_right({panel, panel + 1}, depths, team_right_ + right_offset(span_, panel, depths));
 }
 
 void ProductOperands::pack_own(const ProductPart& part, std::byte* own) const {
   if (plan_.left == Place::kTask) pack_left(part.rows, part.depths, own);
   const Range rest{whole_slivers_end(part.rows), part.rows.end};
   if (plan_.left == Place::kAsItLies && rest.count() > 0) pack_left(rest, part.depths, own);
-  if (plan_.right != Place::kTask) return;
-  std::byte* to = own + plan_.thread_left_bytes;
-  for (std::int64_t panel = part.panels.begin; panel < part.panels.end; ++panel) {
-    pack_right(panel, part.depths, to + right_offset(part, panel, part.depths));
+  if (plan_.right == Place::kTask) {
+    pack_right(part.panels, part.depths, own + plan_.thread_left_bytes);
   }
 }
 

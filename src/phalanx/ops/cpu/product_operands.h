@@ -47,7 +47,7 @@ class ProductOperands {
 
  private:
   void pack_left(const Range& rows, const Range& depths, std::byte* to) const;
-  void pack_right(std::int64_t panel, const Range& depths, std::byte* to) const;
+  void pack_right(const Range& panels, const Range& depths, std::byte* to) const;
 
   // Where something is within the packed form of `whole`.
   std::int64_t left_offset(const ProductPart& whole, std::int64_t row, const Range& depths) const;

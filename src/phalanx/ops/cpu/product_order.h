@@ -1,6 +1,7 @@
 #pragma once
 // The order of a product's spans, tasks and tiles (product_plan.h says what they are).
 
+#include <algorithm>
 #include <cstdint>
 
 #include "phalanx/base/numeric.h"
@@ -44,9 +45,11 @@ inline ProductPart part_of_task(const ProductPlan& plan, const ProductPart& span
           .panels = piece(task % blocks, plan.panel_block, span.panels)};
 }
 
-// visit(panel, row, row of the tile after this one).
-template <typename Visit>
-void for_each_tile(const ProductPlan& plan, const ProductPart& part, const Visit& visit) {
+// visit(panel, row, row of the tile after this one), and done(rows) after the last tile of some
+// rows.
+template <typename Visit, typename Done>
+void for_each_tile(const ProductPlan& plan, const ProductPart& part, const Visit& visit,
+                   const Done& done) {
   const Range rows = part.rows, panels = part.panels;
   const std::int64_t step = plan.kernel->rows;
   const auto row_after = [&](std::int64_t row) {
@@ -57,6 +60,7 @@ void for_each_tile(const ProductPlan& plan, const ProductPart& part, const Visit
       for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
         visit(panel, row, panel + 1 < panels.end ? row : row_after(row));
       }
+      done(Range{row, std::min(row + step, rows.end)});
     }
   } else {
     for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
@@ -64,6 +68,7 @@ void for_each_tile(const ProductPlan& plan, const ProductPart& part, const Visit
         visit(panel, row, row_after(row));
       }
     }
+    done(rows);
   }
 }
 

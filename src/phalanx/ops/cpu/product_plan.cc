@@ -34,10 +34,9 @@ constexpr std::int64_t kRightBytes = std::int64_t{5} << 20;
 constexpr std::int64_t kSpanSums = std::int64_t{1} << 25;
 // Columns that are further apart share sets of the first-level cache and touch many pages.
 constexpr std::int64_t kNearBytes = 1024;
-// With fewer columns, packing the left operand costs more than it saves.
-constexpr std::int64_t kFewColumns = 256;
-// If B has this many times as many lines as A, the operands are swapped so that A is packed.
-constexpr std::int64_t kSwapRatio = 8;
+// With at most so many rows packing B takes long beside the product: if B has this many times as
+// many lines as A and could stay, the operands are swapped so that A is packed.
+constexpr std::int64_t kFewRows = 512, kSwapRatio = 2;
 // If A has this many times as many lines as B and both are packed, tasks pack A.
 constexpr std::int64_t kLargerRatio = 2;
 
@@ -79,8 +78,8 @@ ProductPlan::ProductPlan(const ProductShape& shape, const PanelKernel& with, int
                 rows, columns, depth);
   ProductShape::Operand left_operand = shape.a;
   ProductShape::Operand right_operand = shape.b;
-  if (shape.a.depth_inner && shape.b.depth_inner && rows <= kFewColumns &&
-      columns >= kSwapRatio * rows) {
+  if (shape.a.depth_inner && shape.b.depth_inner && shape.b.dtype == with.operand &&
+      rows <= kFewRows && columns >= kSwapRatio * rows) {
     swapped = true;
     std::swap(rows, columns);
     std::swap(left_operand, right_operand);
