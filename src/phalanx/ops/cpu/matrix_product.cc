@@ -13,6 +13,7 @@
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/product_operands.h"
+#include "phalanx/ops/cpu/product_order.h"
 #include "phalanx/ops/cpu/product_plan.h"
 #include "phalanx/ops/cpu/team_tasks.h"
 #include "phalanx/tensor/arena.h"
@@ -101,11 +102,10 @@ class Multiplication {
 
   void run_as_member();
   Scratch scratch_of(int thread) const;
-  void start_span(std::int64_t depth_span, std::int64_t row_span, std::int64_t panel_span);
+  void start_span(const ProductPart& span);
   void do_left_task(std::int64_t task) const;
   void do_right_task(std::int64_t task) const;
   void do_task(std::int64_t task, const Scratch& scratch) const;
-  void do_part(const ProductPart& part, const Scratch& scratch) const;
   void do_tile(const ProductPart& part, const Scratch& scratch, std::int64_t panel,
                std::int64_t row, std::int64_t next_row) const;
   void sum_left(const Range& rows, const Range& depths) const;
@@ -116,9 +116,7 @@ class Multiplication {
   void finish_part(const ProductPart& part, const Scratch& scratch) const;
 
   std::int64_t rows_of_left_task() const { return kPackedRows / kernel_.rows * kernel_.rows; }
-  std::int64_t panel_blocks() const { return ceil_div(span_.panels.count(), plan_.panel_block); }
-  // Blocks of depth in the span.
-  std::int64_t depth_blocks() const { return ceil_div(span_.depths.count(), plan_.depth_block); }
+  // A block of depth in the span.
   Range depth_block(std::int64_t index) const {
     return piece(index, plan_.depth_block, span_.depths);
   }
@@ -169,33 +167,27 @@ void Multiplication::run_as_member() {
   const FlushToZero mode;
   const int thread = omp_get_thread_num();
   const Scratch scratch = scratch_of(thread);
-  for (std::int64_t d = 0; d < ceil_div(p_.k, plan_.depth_span); ++d) {
-    for (std::int64_t r = 0; r < ceil_div(plan_.rows, plan_.row_span); ++r) {
-      for (std::int64_t c = 0; c < ceil_div(plan_.panels(), plan_.panel_span); ++c) {
+  for_each_span(plan_, [&](const ProductPart& span) {
 #pragma omp single
-        start_span(d, r, c);
-        left_tasks_.run(thread, [&](std::int64_t task) { do_left_task(task); });
-        right_tasks_.run(thread, [&](std::int64_t task) { do_right_task(task); });
+    start_span(span);
+    left_tasks_.run(thread, [&](std::int64_t task) { do_left_task(task); });
+    right_tasks_.run(thread, [&](std::int64_t task) { do_right_task(task); });
 #pragma omp barrier
-        product_tasks_.run(thread, [&](std::int64_t task) { do_task(task, scratch); });
+    product_tasks_.run(thread, [&](std::int64_t task) { do_task(task, scratch); });
 #pragma omp barrier
-      }
-    }
-  }
+  });
 }
 
-void Multiplication::start_span(std::int64_t depth_span, std::int64_t row_span,
-                                std::int64_t panel_span) {
-  span_ = {.depths = piece(depth_span, plan_.depth_span, {0, p_.k}),
-           .rows = piece(row_span, plan_.row_span, {0, plan_.rows}),
-           .panels = piece(panel_span, plan_.panel_span, {0, plan_.panels()})};
-  operands_.set_span(span_);
+void Multiplication::start_span(const ProductPart& span) {
+  span_ = span;
+  operands_.set_span(span);
+  const std::int64_t blocks = depth_blocks(plan_, span);
   // The left operand and the sums of its lines serve all spans of panels.
   const bool left = plan_.left == Place::kTeam || (p_.sums_rows && plan_.left != Place::kTask);
-  const std::int64_t left_blocks = ceil_div(span_.rows.count(), rows_of_left_task());
-  left_tasks_.set(left && panel_span == 0 ? left_blocks * depth_blocks() : 0);
-  right_tasks_.set(plan_.right == Place::kTeam ? span_.panels.count() * depth_blocks() : 0);
-  product_tasks_.set(ceil_div(span_.rows.count(), plan_.row_block) * panel_blocks());
+  const std::int64_t left_blocks = ceil_div(span.rows.count(), rows_of_left_task());
+  left_tasks_.set(left && span.panels.begin == 0 ? left_blocks * blocks : 0);
+  right_tasks_.set(plan_.right == Place::kTeam ? span.panels.count() * blocks : 0);
+  product_tasks_.set(product_tasks(plan_, span));
 }
 
 Multiplication::Scratch Multiplication::scratch_of(int thread) const {
@@ -216,53 +208,36 @@ void Multiplication::sum_left(const Range& rows, const Range& depths) const {
 }
 
 void Multiplication::do_left_task(std::int64_t task) const {
-  const Range rows = piece(task / depth_blocks(), rows_of_left_task(), span_.rows);
-  const Range depths = depth_block(task % depth_blocks());
+  const std::int64_t blocks = depth_blocks(plan_, span_);
+  const Range rows = piece(task / blocks, rows_of_left_task(), span_.rows);
+  const Range depths = depth_block(task % blocks);
   if (plan_.left == Place::kTeam) operands_.pack_for_team(rows, depths);
   if (p_.sums_rows) sum_left(rows, depths);
 }
 
 void Multiplication::do_right_task(std::int64_t task) const {
-  operands_.pack_for_team(span_.panels.begin + task / depth_blocks(),
-                          depth_block(task % depth_blocks()));
+  const std::int64_t blocks = depth_blocks(plan_, span_);
+  operands_.pack_for_team(span_.panels.begin + task / blocks, depth_block(task % blocks));
 }
 
-// Tasks of the same rows follow each other.
 void Multiplication::do_task(std::int64_t task, const Scratch& scratch) const {
-  const Range rows = piece(task / panel_blocks(), plan_.row_block, span_.rows);
-  const Range panels = piece(task % panel_blocks(), plan_.panel_block, span_.panels);
-  for (std::int64_t block = 0; block < depth_blocks(); ++block) {
-    const ProductPart part{depth_block(block), rows, panels};
+  for (std::int64_t block = 0; block < depth_blocks(plan_, span_); ++block) {
+    const ProductPart part = part_of_task(plan_, span_, task, block);
     operands_.pack_own(part, scratch.operands);
-    if (p_.sums_rows && plan_.left == Place::kTask && panels.begin == 0) {
-      sum_left(rows, part.depths);
+    if (p_.sums_rows && plan_.left == Place::kTask && part.panels.begin == 0) {
+      sum_left(part.rows, part.depths);
     }
-    do_part(part, scratch);
+    const bool finishes_in_c =
+        plan_.sums == Sums::kInC && !p_.epilogue.is_plain() && part.depths.end == p_.k;
+    for_each_tile(
+        plan_, part,
+        [&](std::int64_t panel, std::int64_t row, std::int64_t next_row) {
+          do_tile(part, scratch, panel, row, next_row);
+        },
+        [&](const Range& rows) {
+          if (finishes_in_c) finish_in_c(rows, part.panels);
+        });
     if (plan_.swapped && part.depths.end == p_.k) finish_part(part, scratch);
-  }
-}
-
-void Multiplication::do_part(const ProductPart& part, const Scratch& scratch) const {
-  const auto& [depths, rows, panels] = part;
-  const auto row_after = [&](std::int64_t row) {
-    return row + kernel_.rows < rows.end ? row + kernel_.rows : rows.begin;
-  };
-  const bool finishes_in_c =
-      plan_.sums == Sums::kInC && !p_.epilogue.is_plain() && depths.end == p_.k;
-  if (plan_.right_stays) {
-    for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
-      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        do_tile(part, scratch, panel, row, panel + 1 < panels.end ? row : row_after(row));
-      }
-      if (finishes_in_c) finish_in_c({row, std::min(row + kernel_.rows, rows.end)}, panels);
-    }
-  } else {
-    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-      for (std::int64_t row = rows.begin; row < rows.end; row += kernel_.rows) {
-        do_tile(part, scratch, panel, row, row_after(row));
-      }
-    }
-    if (finishes_in_c) finish_in_c(rows, panels);
   }
 }
 

@@ -1,0 +1,39 @@
+#pragma once
+// Products of linear layers whose weights and results are in no cache, as in a training step.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "phalanx/ops/cpu/matrix_product.h"
+#include "phalanx/tensor/arena.h"
+#include "phalanx/tensor/tensor.h"
+
+namespace phalanx::bench {
+
+enum class Pass { kForward, kInputGradient, kWeightGradient };  // with a bias; -; added
+
+struct LayerSize {
+  std::int64_t rows, n, k;  // of y[rows, n] = x[rows, k] W[n, k]^T
+};
+
+// One product in fp32 of random numbers, with so many copies of the weights (or their gradients)
+// and of the result that no cache holds them. All copies have the same numbers.
+class ColdProduct {
+ public:
+  ColdProduct(const LayerSize& size, Pass pass);
+
+  // The product with the next copies; there are two or more.
+  const cpu::MatrixProduct& next() { return products_[next_++ % products_.size()]; }
+
+ private:
+  Tensor random(const Shape& shape);
+
+  std::int64_t copies_;
+  Arena arena_;
+  Tensor x_, dy_, bias_;
+  std::vector<cpu::MatrixProduct> products_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace phalanx::bench
