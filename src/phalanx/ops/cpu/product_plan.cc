@@ -176,14 +176,18 @@ ProductPlan::Most ProductPlan::largest_task(int threads, const Caches& caches) c
 void ProductPlan::choose_blocks(int threads, const Most& most) {
   // What a task takes beside its tiles, in tiles.
   constexpr double kOfSliver = 0.3, kOfPanel = 0.1, kOfPackedPanel = 2.0;
+  // How much of a task a thread waits for the others at the end: tasks are not quite equal, nor are
+  // cores.
+  constexpr double kLastTask = 0.5;
   const double of_panel = right == Place::kTask ? kOfPackedPanel : kOfPanel;
   double least = 0.0;
   for (std::int64_t block = most.rows; block >= kernel->rows; block -= kernel->rows) {
     const double slivers = static_cast<double>(block / kernel->rows);
     for (std::int64_t cuts = ceil_div(panels(), most.panels); cuts <= panels();) {
       const std::int64_t width = ceil_div(panels(), cuts);
+      const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
       const double tasks_of_thread =
-          static_cast<double>(ceil_div(ceil_div(rows, block) * ceil_div(panels(), width), threads));
+          static_cast<double>(ceil_div(tasks, threads)) + (threads > 1 ? kLastTask : 0.0);
       const double cost =
           tasks_of_thread * (slivers * static_cast<double>(width) + kOfSliver * slivers +
                              of_panel * static_cast<double>(width));
