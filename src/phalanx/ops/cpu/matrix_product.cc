@@ -393,6 +393,9 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
                  workspace);
     return;
   }
+  PHALANX_CHECK(product.epilogue.kind == Epilogue::Kind::kStore ||
+                    product.epilogue.c.data != product.epilogue.other.data,
+                "sums of a product are kept where its other matrix is");
   if (is_amx(device, product)) return multiply_amx(device, product, workspace);
   const PanelKernel& kernel = kernel_of(device, product);
   const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);

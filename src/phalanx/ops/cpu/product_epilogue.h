@@ -30,7 +30,7 @@ struct Epilogue {
   const std::byte* bias = nullptr;  // [columns], of bias_dtype
   DType bias_dtype = DType::kF32;
   const float* bias_factors = nullptr;         // [rows], optional: of kStore, multiply the bias
-  EpilogueRows other = {};                     // activated or x, of c's type
+  EpilogueRows other = {};                     // activated or x, of c's type; apart from c
   const std::byte* activation_bias = nullptr;  // optional, of c's type
   ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
 
