@@ -182,7 +182,8 @@ void ProductPlan::choose_blocks(int threads, const Most& most) {
   const double of_panel = right == Place::kTask ? kOfPackedPanel : kOfPanel;
   double least = 0.0;
   for (std::int64_t block = most.rows; block >= kernel->rows; block -= kernel->rows) {
-    const double slivers = static_cast<double>(block / kernel->rows);
+    const std::int64_t whole_slivers = block / kernel->rows;
+    const auto slivers = static_cast<double>(whole_slivers);
     for (std::int64_t cuts = ceil_div(panels(), most.panels); cuts <= panels();) {
       const std::int64_t width = ceil_div(panels(), cuts);
       const std::int64_t tasks = ceil_div(rows, block) * ceil_div(panels(), width);
