@@ -10,8 +10,9 @@ namespace phalanx::cpu {
 
 // Families of matrix products of 16-bit operands: converted to fp32 (in counted workspace), bf16 by
 // AVX512_BF16's dot products, bf16 by AMX's tiles. The last two sum in fp32, each in its own order.
-// Another family gives other bits, so a checkpoint records it. Another order of sums needs another
-// name: `amx2` is the second of AMX's tiles. Fused attention of bf16 is of the same family.
+// Another family gives other bits, so a checkpoint records it. Another order of sums in the last
+// two needs another name: `amx2` is the second of AMX's tiles. Fused attention of bf16 is of the
+// same family.
 enum class ProductPrecision { kFp32, kBf16, kAmx };
 
 // "fp32", "bf16", "amx2": what --matmul-precision takes and a checkpoint records.
