@@ -71,12 +71,12 @@ class Walk {
     if (plan_.left == Place::kTeam && span.panels.begin == 0 && !left_out_.left_packing) {
       for (std::int64_t i = 0; i * step < span.rows.count(); ++i) {
         const Range rows = piece(i, step, span.rows);
-        for_depths([&](const Range& depths) { operands_.pack_for_team(rows, depths); });
+        for_depths([&](const Range& depths) { operands_.pack_left_for_team(rows, depths); });
       }
     }
     if (plan_.right == Place::kTeam && !left_out_.right_packing) {
       for (std::int64_t panel = span.panels.begin; panel < span.panels.end; ++panel) {
-        for_depths([&](const Range& depths) { operands_.pack_for_team(panel, depths); });
+        for_depths([&](const Range& depths) { operands_.pack_right_for_team(panel, depths); });
       }
     }
   }

@@ -211,13 +211,13 @@ void Multiplication::do_left_task(std::int64_t task) const {
   const std::int64_t blocks = depth_blocks(plan_, span_);
   const Range rows = piece(task / blocks, rows_of_left_task(), span_.rows);
   const Range depths = depth_block(task % blocks);
-  if (plan_.left == Place::kTeam) operands_.pack_for_team(rows, depths);
+  if (plan_.left == Place::kTeam) operands_.pack_left_for_team(rows, depths);
   if (p_.sums_rows) sum_left(rows, depths);
 }
 
 void Multiplication::do_right_task(std::int64_t task) const {
   const std::int64_t blocks = depth_blocks(plan_, span_);
-  operands_.pack_for_team(span_.panels.begin + task / blocks, depth_block(task % blocks));
+  operands_.pack_right_for_team(span_.panels.begin + task / blocks, depth_block(task % blocks));
 }
 
 void Multiplication::do_task(std::int64_t task, const Scratch& scratch) const {

@@ -69,11 +69,11 @@ std::int64_t ProductOperands::whole_slivers_end(const Range& rows) const {
   return rows.begin + rows.count() / kernel_.rows * kernel_.rows;
 }
 
-void ProductOperands::pack_for_team(const Range& rows, const Range& depths) const {
+void ProductOperands::pack_left_for_team(const Range& rows, const Range& depths) const {
   pack_left(rows, depths, team_left_ + left_offset(span_, rows.begin, depths));
 }
 
-void ProductOperands::pack_for_team(std::int64_t panel, const Range& depths) const {
+void ProductOperands::pack_right_for_team(std::int64_t panel, const Range& depths) const {
   pack_right({panel, panel + 1}, depths, team_right_ + right_offset(span_, panel, depths));
 }
 

@@ -34,13 +34,13 @@ class ProductOperands {
   // What the team packs is of this part. One thread calls it before all threads go on.
   void set_span(const ProductPart& span) { span_ = span; }
   // Of one block of depth, into the team's memory.
-  void pack_for_team(const Range& rows, const Range& depths) const;
-  void pack_for_team(std::int64_t panel, const Range& depths) const;
+  void pack_left_for_team(const Range& rows, const Range& depths) const;
+  void pack_right_for_team(std::int64_t panel, const Range& depths) const;
 
   // Packs what a task packs itself. `own`: the plan's thread_left_bytes and thread_right_bytes.
   void pack_own(const ProductPart& part, std::byte* own) const;
 
-  // The operands of a tile, when they are packed.
+  // The operands of a tile: of the rows from `row` on, and of a panel. pack_own() has filled `own`.
   Sliver left_of(const ProductPart& part, const std::byte* own, std::int64_t row) const;
   void point_at_right(const ProductPart& part, const std::byte* own, std::int64_t panel,
                       TileOperands& tile) const;

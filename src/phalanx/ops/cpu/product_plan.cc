@@ -10,8 +10,8 @@
 namespace phalanx::cpu {
 namespace {
 
-// The most groups in a block of depth. fp32: the longer a block, the seldomer C is read and
-// written.
+// The most groups in a block of depth. With longer blocks C is read and written less often; blocks
+// of bf16 keep the length that their bits had from the beginning.
 constexpr std::int64_t kDepthGroups = 1024, kPairedDepthGroups = 384;
 std::int64_t most_depth_groups(const PanelKernel& kernel) {
   return kernel.group == 1 ? kDepthGroups : kPairedDepthGroups;
