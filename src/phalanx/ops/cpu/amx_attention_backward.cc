@@ -1,10 +1,15 @@
 // The backward of attention in AMX's tiles, from log-sum-exp and delta, as attention_backward.cc.
 // Four strips are a group of 128 queries: sums over queries take a whole group at a time, so that
 // sums of dkey and dvalue come to the registers once for four steps of depth.
+//
+// A piece is a strip and 32 keys that it sees. While the gradients of the scores of a piece are
+// computed, tiles are busy with the scores of the next piece and with sums of gradients for which
+// all pieces are done: dquery of the strip before, dkey and dvalue from the group before.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "phalanx/ops/cpu/amx_attention_backward.cc"
@@ -23,6 +28,9 @@ namespace phalanx::cpu {
 inline constexpr std::int64_t kGroupStrips = 4;
 inline constexpr std::int64_t kGroupQueries = kGroupStrips * kTileLanes;
 inline constexpr std::int64_t kStepKeys = 32;
+// Groups whose operands are in memory unless those of a whole head are: one that is loaded, one
+// whose last piece is computed, and the one before it, of which products are left.
+inline constexpr std::int64_t kGroupTurns = 3;
 
 // The operands of 128 queries.
 struct QueryGroup {
@@ -74,15 +82,17 @@ struct TileBackwardScratch {
     dvalues = arena.take(kTileKeys * padded);
     query_rows = arena.take(kTileLanes * padded);
     dout_rows = arena.take(kTileLanes * padded);
-    scores = arena.take(kStepKeys * kTileLanes);
-    dscores = arena.take(kStepKeys * kTileLanes);
-    probabilities = arena.take(kTileKeys * kGroupQueries / 2);
-    gradients = arena.take(kTileKeys * kGroupQueries / 2);
-    pairs = arena.take(kTileKeys / 2 * kTileLanes);
+    for (int i = 0; i < 2; ++i) {
+      scores[i] = arena.take(kStepKeys * kTileLanes);
+      dscores[i] = arena.take(kStepKeys * kTileLanes);
+      probabilities[i] = arena.take(kTileKeys * kGroupQueries / 2);
+      gradients[i] = arena.take(kTileKeys * kGroupQueries / 2);
+      pairs[i] = arena.take(kTileKeys / 2 * kTileLanes);
+    }
     kept = arena.take(kTileKeys);
     columns.take(arena);
     const std::int64_t groups = shape.strips(kGroupQueries);
-    group_count = cut.whole_heads ? groups : 1;
+    group_count = cut.whole_heads ? groups : kGroupTurns;
     FloatArena one(nullptr);
     const QueryGroup counted(shape, one);
     group_floats = one.used();
@@ -93,7 +103,7 @@ struct TileBackwardScratch {
   }
 
   QueryGroup group(const AttentionShape& shape, std::int64_t i) const {
-    FloatArena arena(group_memory + i % group_count * group_floats);
+    FloatArena arena(group_memory + i * group_floats);
     return {shape, arena};
   }
 
@@ -102,9 +112,12 @@ struct TileBackwardScratch {
   float* keys_turned;                // [padded][128] bf16
   float *dkeys, *dvalues;            // [128][padded]
   float *query_rows, *dout_rows;     // [32][padded]
-  float *scores, *dscores;           // [32][32]
-  float *probabilities, *gradients;  // [128][128] bf16
-  float* pairs;                      // gradients of a strip, [64][32] pairs of bf16
+  // Of pieces by turns: [32][32].
+  float *scores[2], *dscores[2];
+  // Of groups by turns: [128][128] bf16.
+  float *probabilities[2], *gradients[2];
+  // Gradients of strips by turns: [64][32] pairs of bf16.
+  float* pairs[2];
   float* kept;                       // [128] of 32 bits
   ColumnScratch columns;
   std::int64_t group_count, group_floats;
@@ -135,6 +148,36 @@ struct TileBackwardProblem {
   int threads;
   HeadRows dquery, dkey, dvalue, dout;
   std::optional<HeadRows> dbias;
+};
+
+// Products that wait for time of the tiles, cut into such of at most 2 x 2 registers of sums.
+class WaitingProducts {
+ public:
+  void add(const TileProduct& product) {
+    for (std::int64_t column = 0; column < product.column_tiles; column += 2) {
+      for (std::int64_t row = 0; row < product.row_tiles; row += 2) {
+        TileProduct part = product;
+        part.row_tiles = std::min<std::int64_t>(2, product.row_tiles - row);
+        part.column_tiles = std::min<std::int64_t>(2, product.column_tiles - column);
+        part.left += 16 * row * product.left_stride;
+        part.right += 64 * column;
+        part.sums += 16 * row * product.sums_stride / 4 + 16 * column;
+        products_.push_back(part);
+      }
+    }
+  }
+  // Moves a share, so that none is left after `calls` calls.
+  void take(std::int64_t calls, std::vector<TileProduct>& to) {
+    const auto left = static_cast<std::int64_t>(products_.size() - first_);
+    for (std::int64_t i = ceil_div(left, calls); i > 0; --i) to.push_back(products_[first_++]);
+    if (first_ < products_.size()) return;
+    products_.clear();
+    first_ = 0;
+  }
+
+ private:
+  std::vector<TileProduct> products_;
+  std::size_t first_ = 0;
 };
 
 // One walk over groups of queries and blocks of keys, and which results it computes.
@@ -177,7 +220,7 @@ class TileBackwardTask {
     kernel_.prepare();
     const std::int64_t groups = shape_.strips(kGroupQueries);
     if (keeps_groups()) {
-      for (std::int64_t i = 0; i < groups; ++i) load_group(i);
+      for (std::int64_t i = 0; i < groups; ++i) load_group(i, i);
     }
     if (pass_.queries) {
       std::int64_t count = 0;
@@ -227,9 +270,9 @@ class TileBackwardTask {
     }
   }
 
-  // Loads the operands of queries [128 i, 128 (i + 1)).
-  QueryGroup load_group(std::int64_t i) {
-    const QueryGroup group = scratch_.group(shape_, i);
+  // Loads the operands of queries [128 i, 128 (i + 1)) into one of the scratch's groups.
+  QueryGroup load_group(std::int64_t i, std::int64_t place) {
+    const QueryGroup group = scratch_.group(shape_, place);
     for (std::int64_t s = 0; s < kGroupStrips; ++s) {
       QueryStrip& strip = group.strips[s];
       const std::int64_t index = i * kGroupStrips + s;
@@ -276,7 +319,8 @@ class TileBackwardTask {
     float* sums = scratch_.sums;
     const std::int64_t groups = shape_.strips(kGroupQueries);
     task_.strips.for_each(groups, [&](std::int64_t i, std::int64_t) HWY_ATTR {
-      const QueryGroup group = keeps_groups() ? scratch_.group(shape_, i) : load_group(i);
+      const QueryGroup group = keeps_groups() ? scratch_.group(shape_, i)
+                                              : load_group(i, seen_groups_ % kGroupTurns);
       std::array<KeySpan, kGroupStrips> spans;
       bool sees = false;
       for (std::size_t s = 0; s < kGroupStrips; ++s) {
@@ -290,9 +334,11 @@ class TileBackwardTask {
         if (!copied) copy_block(block);
         copied = true;
         add_group(group, block, spans, sums);
+        ++seen_groups_;
       }
       sums += sum_floats();
     });
+    finish_pieces();
     if (pass_.keys) store_key_gradients(block);
   }
 
@@ -305,91 +351,153 @@ class TileBackwardTask {
     turn_pairs(scratch_.key_pairs, rows, padded_, scratch_.keys_turned);
   }
 
-  void add_group(const QueryGroup& group, const KeyBlock& block,
-                 const std::array<KeySpan, kGroupStrips>& spans, float* sums) {
-    for (std::size_t s = 0; s < kGroupStrips; ++s) {
-      if (spans[s].empty()) continue;
-      add_strip(group, static_cast<std::int64_t>(s), block, spans[s]);
-      if (pass_.queries) {
-        add_dquery(spans[s], sums + static_cast<std::int64_t>(s) * kTileLanes * padded_);
+  using Spans = std::array<KeySpan, kGroupStrips>;
+
+  // A strip and 32 keys that it sees.
+  struct Piece {
+    QueryGroup group;
+    std::int64_t strip = 0;  // of the group
+    const KeyBlock* block = nullptr;
+    Spans spans;   // of all strips of the group
+    KeySpan keys = {};  // the 32
+    float *scores = nullptr, *dscores = nullptr;
+    float *probabilities = nullptr, *gradients = nullptr, *pairs = nullptr;
+    float* sums = nullptr;  // of the strip's dquery
+    // Pieces of the strip and of the group from this one on.
+    std::int64_t left_of_strip = 0, left_of_group = 0;
+
+    const KeySpan& span() const { return spans[static_cast<std::size_t>(strip)]; }
+  };
+
+  // 32 keys at a time: what passes between the products stays in the first-level cache.
+  void add_group(const QueryGroup& group, const KeyBlock& block, const Spans& spans, float* sums) {
+    Piece piece{.group = group, .block = &block, .spans = spans};
+    const auto group_turn = static_cast<std::size_t>(seen_groups_ % 2);
+    piece.probabilities = scratch_.probabilities[group_turn];
+    piece.gradients = scratch_.gradients[group_turn];
+    for (const KeySpan& span : spans) piece.left_of_group += span.count() / kStepKeys;
+    for (std::int64_t s = 0; s < kGroupStrips; ++s) {
+      piece.strip = s;
+      const KeySpan& span = piece.span();
+      if (span.empty()) continue;
+      piece.sums = sums + s * kTileLanes * padded_;
+      piece.pairs = scratch_.pairs[static_cast<std::size_t>(seen_strips_++ % 2)];
+      piece.left_of_strip = span.count() / kStepKeys;
+      for (int first = span.first; first < span.last; first += kStepKeys) {
+        const int last = first + kStepKeys;
+        piece.keys = {.first = first,
+                      .last = last,
+                      .masked_first = std::clamp(span.masked_first, first, last),
+                      .masked_last = std::clamp(span.masked_last, first, last)};
+        add_piece(piece);
+        --piece.left_of_strip;
+        --piece.left_of_group;
       }
       for (int step = 0; step < kFetches; ++step) ahead_.step();
     }
-    if (!pass_.keys) return;
-    for (int key = 0; key < pass_.cut.block_keys; key += kStepKeys) add_keys(group, spans, key);
   }
 
-  // Probabilities of a strip and gradients of its scores, 32 keys at a time: what passes between
-  // the products stays in the first-level cache.
-  void add_strip(const QueryGroup& group, std::int64_t s, const KeyBlock& block,
-                 const KeySpan& span) {
-    for (int first = span.first; first < span.last; first += kStepKeys) {
-      const int last = first + kStepKeys;
-      const KeySpan step{.first = first,
-                         .last = last,
-                         .masked_first = std::clamp(span.masked_first, first, last),
-                         .masked_last = std::clamp(span.masked_last, first, last)};
-      add_step(group, s, block, step, scratch_.pairs + (first - span.first) / 2 * kTileLanes);
+  void add_piece(Piece piece) {
+    const auto turn = static_cast<std::size_t>(pieces_++ % 2);
+    piece.scores = scratch_.scores[turn];
+    piece.dscores = scratch_.dscores[turn];
+    beside_.clear();
+    add_scores(piece);
+    if (last_) {
+      add_gradients_of_last();
+    } else {
+      multiply_all();
     }
+    last_.emplace(piece);
   }
 
-  void add_step(const QueryGroup& group, std::int64_t s, const KeyBlock& block, const KeySpan& step,
-                float* pairs) {
-    const QueryStrip& strip = group.strips[s];
+  void finish_pieces() {
+    if (!last_) return;
+    beside_.clear();
+    add_gradients_of_last();
+    last_.reset();
+    beside_.clear();
+    query_products_.take(1, beside_);
+    key_products_.take(1, beside_);
+    multiply_all();
+  }
+
+  void multiply_all() const {
+    for (const TileProduct& product : beside_) kernel_.multiply(product);
+  }
+
+  // The products that give scores and what dout and values give.
+  void add_scores(const Piece& piece) {
+    const auto strip = static_cast<std::size_t>(piece.strip);
     TileProduct product{.row_tiles = kStepKeys / 16,
                         .column_tiles = kTileLanes / 16,
                         .steps = padded_ / 32,
-                        .left = bytes_at(scratch_.keys + step.first * padded_ / 2),
+                        .left = bytes_at(scratch_.keys + piece.keys.first * padded_ / 2),
                         .left_stride = 2 * padded_,
-                        .right = bytes_at(group.query_turned[s]),
+                        .right = bytes_at(piece.group.query_turned[strip]),
                         .right_stride = kTileLanes * 4,
-                        .sums = scratch_.scores,
+                        .sums = piece.scores,
                         .sums_stride = kTileLanes * 4};
-    kernel_.multiply(product);
-    product.left = bytes_at(scratch_.values + step.first * padded_ / 2);
-    product.right = bytes_at(group.dout_turned[s]);
-    product.sums = scratch_.dscores;
-    kernel_.multiply(product);
-    // Where key 0 of the block would be: within scratch, for keys and values come before scores.
-    const std::int64_t before = step.first * kTileLanes;
-    prepare_scores(in_, strip, block, step, scratch_.columns, scratch_.scores - before);
-    auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
-    if (in_.drops()) make_kept(in_.op.dropout, strip, block, step, kept);
-    const bool bias = pass_.keys && problem_.dbias;
-    const std::int64_t row = step.first * kGroupQueries / 2 + s * kTileLanes / 2;
-    kernel_.gradients({.keys = kStepKeys,
-                       .scores = scratch_.scores,
-                       .dvalues = scratch_.dscores,
-                       .factor = kernel_factor(in_),
-                       .kept = in_.drops() ? kept + step.first : nullptr,
-                       .kept_factor = in_.kept_factor,
-                       .lse = group.lse + s * kTileLanes,
-                       .delta = group.delta + s * kTileLanes,
-                       .probabilities = reinterpret_cast<std::byte*>(scratch_.probabilities + row),
-                       .gradients = reinterpret_cast<std::byte*>(scratch_.gradients + row),
-                       .stride = kGroupQueries * 2,
-                       .pairs = reinterpret_cast<std::byte*>(pairs),
-                       .exact_gradients = bias ? scratch_.dscores : nullptr});
-    if (bias) add_bias_gradient(strip, block, step);
+    beside_.push_back(product);
+    product.left = bytes_at(scratch_.values + piece.keys.first * padded_ / 2);
+    product.right = bytes_at(piece.group.dout_turned[strip]);
+    product.sums = piece.dscores;
+    beside_.push_back(product);
   }
 
-  void add_dquery(const KeySpan& span, float* sums) {
-    kernel_.multiply({.row_tiles = width_tiles_,
-                      .column_tiles = kTileLanes / 16,
-                      .steps = span.count() / kStepKeys,
-                      .left = bytes_at(scratch_.keys_turned) + 2 * span.first,
-                      .left_stride = 2 * kTileKeys,
-                      .right = bytes_at(scratch_.pairs),
-                      .right_stride = kTileLanes * 4,
-                      .sums = sums,
-                      .sums_stride = kTileLanes * 4,
-                      .add = true});
+  // Probabilities and gradients of the scores of the last piece, beside its share of the products
+  // that wait.
+  void add_gradients_of_last() {
+    const Piece& piece = *last_;
+    query_products_.take(piece.left_of_strip, beside_);
+    key_products_.take(piece.left_of_group, beside_);
+    const QueryStrip& strip = piece.group.strips[piece.strip];
+    const KeySpan& keys = piece.keys;
+    // Where key 0 of the block would be: within scratch, for keys and values come before scores.
+    const std::int64_t before = keys.first * kTileLanes;
+    prepare_scores(in_, strip, *piece.block, keys, scratch_.columns, piece.scores - before);
+    auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
+    if (in_.drops()) make_kept(in_.op.dropout, strip, *piece.block, keys, kept);
+    const bool bias = pass_.keys && problem_.dbias;
+    const std::int64_t row = keys.first * kGroupQueries / 2 + piece.strip * kTileLanes / 2;
+    float* const pairs = piece.pairs + (keys.first - piece.span().first) / 2 * kTileLanes;
+    kernel_.gradients({.keys = kStepKeys,
+                       .scores = piece.scores,
+                       .dvalues = piece.dscores,
+                       .factor = kernel_factor(in_),
+                       .kept = in_.drops() ? kept + keys.first : nullptr,
+                       .kept_factor = in_.kept_factor,
+                       .lse = piece.group.lse + piece.strip * kTileLanes,
+                       .delta = piece.group.delta + piece.strip * kTileLanes,
+                       .probabilities = reinterpret_cast<std::byte*>(piece.probabilities + row),
+                       .gradients = reinterpret_cast<std::byte*>(piece.gradients + row),
+                       .stride = kGroupQueries * 2,
+                       .pairs = reinterpret_cast<std::byte*>(pairs),
+                       .exact_gradients = bias ? piece.dscores : nullptr},
+                      beside_);
+    if (bias) add_bias_gradient(piece);
+    if (piece.left_of_strip == 1 && pass_.queries) add_dquery(piece);
+    if (piece.left_of_group > 1 || !pass_.keys) return;
+    for (int key = 0; key < pass_.cut.block_keys; key += kStepKeys) add_keys(piece, key);
+  }
+
+  void add_dquery(const Piece& piece) {
+    query_products_.add({.row_tiles = width_tiles_,
+                         .column_tiles = kTileLanes / 16,
+                         .steps = piece.span().count() / kStepKeys,
+                         .left = bytes_at(scratch_.keys_turned) + 2 * piece.span().first,
+                         .left_stride = 2 * kTileKeys,
+                         .right = bytes_at(piece.pairs),
+                         .right_stride = kTileLanes * 4,
+                         .sums = piece.sums,
+                         .sums_stride = kTileLanes * 4,
+                         .add = true});
   }
 
   // dvalue and dkey of 32 keys += the products with the strips that see them.
-  void add_keys(const QueryGroup& group, const std::array<KeySpan, kGroupStrips>& spans, int key) {
+  void add_keys(const Piece& piece, int key) {
     const auto sees = [&](std::int64_t s) {
-      const KeySpan& span = spans[static_cast<std::size_t>(s)];
+      const KeySpan& span = piece.spans[static_cast<std::size_t>(s)];
       return span.first <= key && key < span.last;
     };
     std::int64_t first = 0, last = kGroupStrips;
@@ -397,45 +505,47 @@ class TileBackwardTask {
     if (first == kGroupStrips) return;
     while (!sees(last - 1)) --last;
     for (std::int64_t s = first; s < last; ++s) {
-      if (!sees(s)) clear(key, s);
+      if (!sees(s)) clear(piece, key, s);
     }
     const std::int64_t row = key * kGroupQueries / 2 + first * kTileLanes / 2;
     const std::int64_t pairs = first * kTileLanes / 2 * padded_;
     TileProduct product{.row_tiles = kStepKeys / 16,
                         .column_tiles = width_tiles_,
                         .steps = last - first,
-                        .left = bytes_at(scratch_.probabilities + row),
+                        .left = bytes_at(piece.probabilities + row),
                         .left_stride = kGroupQueries * 2,
-                        .right = bytes_at(group.dout_pairs + pairs),
+                        .right = bytes_at(piece.group.dout_pairs + pairs),
                         .right_stride = padded_ * 4,
                         .sums = scratch_.dvalues + key * padded_,
                         .sums_stride = padded_ * 4,
                         .add = true};
-    kernel_.multiply(product);
-    product.left = bytes_at(scratch_.gradients + row);
-    product.right = bytes_at(group.query_pairs + pairs);
+    key_products_.add(product);
+    product.left = bytes_at(piece.gradients + row);
+    product.right = bytes_at(piece.group.query_pairs + pairs);
     product.sums = scratch_.dkeys + key * padded_;
-    kernel_.multiply(product);
+    key_products_.add(product);
   }
 
   // A strip that does not see 32 keys between others that do.
-  void clear(int key, std::int64_t s) const {
+  static void clear(const Piece& piece, int key, std::int64_t s) {
     for (int i = 0; i < kStepKeys; ++i) {
       const std::int64_t row = (key + i) * kGroupQueries / 2 + s * kTileLanes / 2;
-      fill(scratch_.probabilities + row, kTileLanes / 2, 0.0F);
-      fill(scratch_.gradients + row, kTileLanes / 2, 0.0F);
+      fill(piece.probabilities + row, kTileLanes / 2, 0.0F);
+      fill(piece.gradients + row, kTileLanes / 2, 0.0F);
     }
   }
 
   // dbias[head, query, key] += the gradients of 32 keys.
-  void add_bias_gradient(const QueryStrip& strip, const KeyBlock& block, const KeySpan& step) {
+  void add_bias_gradient(const Piece& piece) {
+    const QueryStrip& strip = piece.group.strips[piece.strip];
     const float* rows = scratch_.columns.rows;
-    transpose(scratch_.dscores, kTileLanes, kStepKeys, lanes_of(strip), scratch_.columns.rows,
+    transpose(piece.dscores, kTileLanes, kStepKeys, lanes_of(strip), scratch_.columns.rows,
               kColumnPiece);
-    const std::int64_t width = std::min<std::int64_t>(kStepKeys, block.count - step.first);
+    const std::int64_t first = piece.keys.first;
+    const std::int64_t width = std::min<std::int64_t>(kStepKeys, piece.block->count - first);
     for (int lane = 0; lane < strip.count; ++lane) {
       auto* to =
-          reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + step.first;
+          reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + piece.block->first + first;
       for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
         part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
       });
@@ -480,6 +590,10 @@ class TileBackwardTask {
   std::int64_t sample_, group_;
   TileBackwardScratch scratch_;
   RowPrefetch ahead_;
+  std::int64_t pieces_ = 0, seen_strips_ = 0, seen_groups_ = 0;
+  std::optional<Piece> last_;  // its gradients are not computed yet
+  WaitingProducts query_products_, key_products_;
+  std::vector<TileProduct> beside_;
 };
 
 void tile_backward_task(const TileBackwardProblem& problem, const TileBackwardPass& pass,

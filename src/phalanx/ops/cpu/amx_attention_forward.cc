@@ -1,5 +1,8 @@
 // The forward of attention in AMX's tiles: an online softmax over blocks of keys, as
 // attention_forward.cc.
+//
+// A piece is a strip and what it sees of a block. While the softmax of a piece is computed, tiles
+// are busy with the scores of the next piece and with the values of the one before.
 
 #include <algorithm>
 #include <array>
@@ -30,17 +33,29 @@ struct TileStrip {
   bool has_sums = false;  // whether `out` holds any
 };
 
+// The operands of a block of keys. Two of them take turns, so that pieces of one are still computed
+// when the next is copied.
+struct TileBlock {
+  KeyBlock block;
+  float* keys;    // [128][padded] bf16
+  float* values;  // turned: [padded][128] bf16
+};
+
 struct TileForwardScratch {
   TileForwardScratch(const AttentionShape& shape, float* base) {
     FloatArena arena(base);
     const std::int64_t padded = tile_width(shape.width);
-    keys = arena.take(kTileKeys * padded / 2);
+    for (TileBlock& block : blocks) {
+      block.keys = arena.take(kTileKeys * padded / 2);
+      block.values = arena.take(padded * kTileKeys / 2);
+    }
     value_rows = arena.take(kTileKeys * padded / 2);
     value_pairs = arena.take(kTileKeys / 2 * padded);
-    values = arena.take(padded * kTileKeys / 2);
     rows = arena.take(kTileLanes * padded);
-    scores = arena.take(kTileKeys * kTileLanes);
-    pairs = arena.take(kTileKeys / 2 * kTileLanes);
+    for (int i = 0; i < 2; ++i) {
+      scores[i] = arena.take(kTileKeys * kTileLanes);
+      pairs[i] = arena.take(kTileKeys / 2 * kTileLanes);
+    }
     shrink = arena.take(kTileLanes);
     kept = arena.take(kTileKeys);
     columns.take(arena);
@@ -53,12 +68,11 @@ struct TileForwardScratch {
     size = arena.used();
   }
 
-  float* keys;                      // [128][padded] bf16
+  std::array<TileBlock, 2> blocks;
   float *value_rows, *value_pairs;  // bf16 rows, and their pairs
-  float* values;                    // turned: [padded][128] bf16
   float* rows;                      // [32][padded]
-  float* scores;                    // [128][32]
-  float* pairs;                     // probabilities, [64][32] pairs of bf16
+  float* scores[2];                 // of pieces by turns: [128][32]
+  float* pairs[2];                  // probabilities, [64][32] pairs of bf16
   float* shrink;                    // [32]
   float* kept;                      // [128] of 32 bits
   ColumnScratch columns;
@@ -113,6 +127,7 @@ class TileForwardTask {
       start(scratch_.strips[count_++], i);
     });
     for (std::int64_t b = 0; b < shape_.blocks(kTileKeys); ++b) add_block(b);
+    finish_pieces();
     for (std::size_t i = 0; i < count_; ++i) finish(scratch_.strips[i]);
     kernel_.release();
   }
@@ -127,28 +142,41 @@ class TileForwardTask {
     strip.has_sums = false;
   }
 
+  // A strip and what it sees of a block.
+  struct Piece {
+    TileStrip* strip = nullptr;
+    const TileBlock* keys = nullptr;
+    KeySpan span;
+    float *scores = nullptr, *pairs = nullptr;
+  };
+
   void add_block(std::int64_t b) {
     const KeyBlock block = load_key_block(in_.op, shape_, sample_, b * kTileKeys, kTileKeys);
-    bool copied = false;
+    const TileBlock* copied = nullptr;
     fetch_after(b);
     for (std::size_t i = 0; i < count_; ++i) {
       TileStrip& strip = scratch_.strips[i];
       const KeySpan span = in_whole_steps(visible_span(in_.op.mask, strip.rows.range, block));
       if (span.empty()) continue;
-      if (!copied) copy_block(block);
-      copied = true;
-      add_span(strip, block, span);
+      if (copied == nullptr) copied = &copy_block(block);
+      const auto turn = static_cast<std::size_t>(pieces_++ % 2);
+      add_piece({&strip, copied, span, scratch_.scores[turn], scratch_.pairs[turn]});
       for (int step = 0; step < kFetches; ++step) ahead_.step();
     }
   }
 
-  void copy_block(const KeyBlock& block) {
+  const TileBlock& copy_block(const KeyBlock& block) {
+    TileBlock& to = scratch_.blocks[static_cast<std::size_t>(copies_++ % 2)];
+    // A block of one piece only: the values of the piece before it are not summed yet.
+    if (values_of_ == &to) finish_pieces();
+    to.block = block;
     const std::int64_t rows = round_up(block.count, 32);
-    copy_key_rows(block, in_.key, sample_, group_, rows, shape_.width, padded_, scratch_.keys);
+    copy_key_rows(block, in_.key, sample_, group_, rows, shape_.width, padded_, to.keys);
     copy_key_rows(block, in_.value, sample_, group_, rows, shape_.width, padded_,
                   scratch_.value_rows);
     pair_bf16_rows(scratch_.value_rows, rows, padded_, scratch_.value_pairs);
-    turn_pairs(scratch_.value_pairs, rows, padded_, scratch_.values);
+    turn_pairs(scratch_.value_pairs, rows, padded_, to.values);
+    return to;
   }
 
   // Fetches the next block, or after the last one the start of this thread's likely next task.
@@ -171,43 +199,78 @@ class TileForwardTask {
     fetch_strips(in_.query, next);
   }
 
-  void add_span(TileStrip& strip, const KeyBlock& block, const KeySpan& span) {
-    const std::int64_t lane_tiles = ceil_div(strip.rows.count, 16);
-    float* const scores = scratch_.scores + span.first * kTileLanes;
-    const auto* keys = reinterpret_cast<const std::byte*>(scratch_.keys + span.first * padded_ / 2);
-    kernel_.multiply({.row_tiles = span.count() / 16,
-                      .column_tiles = lane_tiles,
-                      .steps = padded_ / 32,
-                      .left = keys,
-                      .left_stride = 2 * padded_,
-                      .right = reinterpret_cast<const std::byte*>(strip.query),
-                      .right_stride = kTileLanes * 4,
-                      .sums = scores,
-                      .sums_stride = kTileLanes * 4});
-    prepare_scores(in_, strip.rows, block, span, scratch_.columns, scratch_.scores);
+  void add_piece(const Piece& piece) {
+    if (last_.strip == nullptr) {
+      kernel_.multiply(scores_of(piece));
+    } else {
+      add_softmax_of_last(scores_of(piece));
+    }
+    last_ = piece;
+  }
+
+  void finish_pieces() {
+    if (last_.strip == nullptr) return;
+    add_softmax_of_last({});
+    kernel_.multiply(values_);
+    last_ = {};
+    values_of_ = nullptr;
+  }
+
+  // Beside it: the scores of the next piece, if there is one, and the values of the one before.
+  void add_softmax_of_last(const TileProduct& next_scores) {
+    const Piece& piece = last_;
+    std::array<TileProduct, 2> beside;
+    std::size_t products = 0;
+    if (next_scores.steps > 0) beside[products++] = next_scores;
+    if (values_of_ != nullptr) beside[products++] = values_;
+    TileStrip& strip = *piece.strip;
+    const KeyBlock& block = piece.keys->block;
+    const KeySpan& span = piece.span;
+    prepare_scores(in_, strip.rows, block, span, scratch_.columns, piece.scores);
     auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
     if (in_.drops()) make_kept(in_.op.dropout, strip.rows, block, span, kept);
+    const std::int64_t lanes = 16 * ceil_div(strip.rows.count, 16);
     kernel_.softmax({.keys = span.count(),
-                     .lanes = 16 * lane_tiles,
-                     .scores = scores,
+                     .lanes = lanes,
+                     .scores = piece.scores + span.first * kTileLanes,
                      .factor = kernel_factor(in_),
                      .kept = in_.drops() ? kept + span.first : nullptr,
                      .maximum = strip.softmax.maximum,
                      .sum = strip.softmax.sum,
                      .shrink = scratch_.shrink,
-                     .pairs = reinterpret_cast<std::byte*>(scratch_.pairs)});
-    if (strip.has_sums) shrink_sums(strip, 16 * lane_tiles);
-    kernel_.multiply({.row_tiles = width_tiles_,
-                      .column_tiles = lane_tiles,
-                      .steps = span.count() / 32,
-                      .left = reinterpret_cast<const std::byte*>(scratch_.values) + 2 * span.first,
-                      .left_stride = 2 * kTileKeys,
-                      .right = reinterpret_cast<const std::byte*>(scratch_.pairs),
-                      .right_stride = kTileLanes * 4,
-                      .sums = strip.out,
-                      .sums_stride = kTileLanes * 4,
-                      .add = strip.has_sums});
+                     .pairs = reinterpret_cast<std::byte*>(piece.pairs)},
+                    {beside.data(), products});
+    if (strip.has_sums) shrink_sums(strip, lanes);
+    values_ = values_product(piece);
+    values_of_ = piece.keys;
     strip.has_sums = true;
+  }
+
+  TileProduct scores_of(const Piece& piece) const {
+    const KeySpan& span = piece.span;
+    return {.row_tiles = span.count() / 16,
+            .column_tiles = ceil_div(piece.strip->rows.count, 16),
+            .steps = padded_ / 32,
+            .left =
+                reinterpret_cast<const std::byte*>(piece.keys->keys + span.first * padded_ / 2),
+            .left_stride = 2 * padded_,
+            .right = reinterpret_cast<const std::byte*>(piece.strip->query),
+            .right_stride = kTileLanes * 4,
+            .sums = piece.scores + span.first * kTileLanes,
+            .sums_stride = kTileLanes * 4};
+  }
+
+  TileProduct values_product(const Piece& piece) const {
+    return {.row_tiles = width_tiles_,
+            .column_tiles = ceil_div(piece.strip->rows.count, 16),
+            .steps = piece.span.count() / 32,
+            .left = reinterpret_cast<const std::byte*>(piece.keys->values) + 2 * piece.span.first,
+            .left_stride = 2 * kTileKeys,
+            .right = reinterpret_cast<const std::byte*>(piece.pairs),
+            .right_stride = kTileLanes * 4,
+            .sums = piece.strip->out,
+            .sums_stride = kTileLanes * 4,
+            .add = piece.strip->has_sums};
   }
 
   void shrink_sums(const TileStrip& strip, std::int64_t lanes) const {
@@ -242,6 +305,10 @@ class TileForwardTask {
   TileForwardScratch scratch_;
   std::size_t count_ = 0;
   RowPrefetch ahead_;
+  std::int64_t copies_ = 0, pieces_ = 0;
+  Piece last_;          // its softmax is not computed yet
+  TileProduct values_;  // of the piece before it,
+  const TileBlock* values_of_ = nullptr;  // from this block; null: none is left to be computed
 };
 
 void tile_forward_task(const TileForwardProblem& problem, std::int64_t index, float* base) {

@@ -22,63 +22,106 @@ constexpr std::int64_t kPairBytes = kTileLanes * 4;  // of two keys
 
 // ---- Products
 
-// A tile of 16 rows by one or two times 16 columns. Neighbours have sums and left operands in other
-// registers (their numbers must be literals), so that one is summed while the one before is stored.
-#define PHALANX_MULTIPLY_ROW(NAME, SUM0, SUM1, LEFT)                                         \
-  template <int kColumns>                                                                    \
-  PHALANX_AMX_INLINE void NAME(const TileProduct& p, const std::byte* left, std::byte* sums, \
-                               const std::byte* right) {                                     \
-    const std::int64_t right_step = kRegisterRows * p.right_stride;                          \
-    if (p.add) {                                                                             \
-      _tile_loadd(SUM0, sums, p.sums_stride);                                                \
-      if constexpr (kColumns == 2) _tile_loadd(SUM1, sums + 64, p.sums_stride);              \
-    } else {                                                                                 \
-      _tile_zero(SUM0);                                                                      \
-      if constexpr (kColumns == 2) _tile_zero(SUM1);                                         \
-    }                                                                                        \
-    for (std::int64_t step = 0; step < p.steps; ++step) {                                    \
-      _tile_loadd(LEFT, left, p.left_stride);                                                \
-      _tile_loadd(6, right, p.right_stride);                                                 \
-      _tile_dpbf16ps(SUM0, LEFT, 6);                                                         \
-      if constexpr (kColumns == 2) {                                                         \
-        _tile_loadd(7, right + 64, p.right_stride);                                          \
-        _tile_dpbf16ps(SUM1, LEFT, 7);                                                       \
-      }                                                                                      \
-      left += kStepDepth * 2;                                                                \
-      right += right_step;                                                                   \
-    }                                                                                        \
-    _tile_stored(SUM0, sums, p.sums_stride);                                                 \
-    if constexpr (kColumns == 2) _tile_stored(SUM1, sums + 64, p.sums_stride);               \
-  }
-PHALANX_MULTIPLY_ROW(multiply_even_row, 0, 1, 4)
-PHALANX_MULTIPLY_ROW(multiply_odd_row, 2, 3, 5)
-#undef PHALANX_MULTIPLY_ROW
-
 // Operands must be in memory, because GCC 12 does not know what tile loads read.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
-template <int kColumns>
-PHALANX_AMX void multiply_column(const TileProduct& p, std::int64_t column) {
-  const std::int64_t left_row = kHalf * p.left_stride, sums_row = kHalf * p.sums_stride;
-  const std::byte* left = p.left;
-  const std::byte* const right = p.right + column * 64;
-  auto* sums = reinterpret_cast<std::byte*>(p.sums) + column * 64;
-  for (std::int64_t row = 0; row < p.row_tiles; ++row) {
-    if (row % 2 == 0) {
-      multiply_even_row<kColumns>(p, left, sums, right);
-    } else {
-      multiply_odd_row<kColumns>(p, left, sums, right);
+// Computes products a step of depth at a time, for 2 x 2 registers of sums. Registers 0-3 hold the
+// sums, 4 and 5 the left operand, 6 and 7 the right one; register numbers must be literals.
+class ProductSteps {
+ public:
+  // All steps are shared evenly among `ticks` calls of tick().
+  PHALANX_AMX_INLINE ProductSteps(TileProducts products, std::int64_t ticks)
+      : next_(products.data()), end_(products.data() + products.size()), ticks_(ticks) {
+    for (const TileProduct& p : products) {
+      steps_ += (p.row_tiles + 1) / 2 * ((p.column_tiles + 1) / 2) * p.steps;
     }
-    left += left_row;
-    sums += sums_row;
+    if (steps_ > 0) start_product();
   }
-}
 
-PHALANX_AMX void multiply(const TileProduct& p) {
+  PHALANX_AMX_INLINE void tick() {
+    for (due_ += steps_; due_ >= ticks_; due_ -= ticks_) take_step();
+  }
+
+ private:
+  PHALANX_AMX_INLINE void take_step() {
+    if (step_ == 0) load_sums();
+    _tile_loadd(4, left_, p_.left_stride);
+    _tile_loadd(6, right_, p_.right_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    if (has_columns_) {
+      _tile_loadd(7, right_ + 64, p_.right_stride);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (has_rows_) {
+      _tile_loadd(5, left_ + kHalf * p_.left_stride, p_.left_stride);
+      _tile_dpbf16ps(2, 5, 6);
+      if (has_columns_) _tile_dpbf16ps(3, 5, 7);
+    }
+    left_ += kStepDepth * 2;
+    right_ += kHalf * p_.right_stride;
+    if (++step_ < p_.steps) return;
+    store_sums();
+    row_ += 2;
+    if (row_ < p_.row_tiles) {
+      start_sums();
+    } else if (column_ + 2 < p_.column_tiles) {
+      row_ = 0;
+      column_ += 2;
+      start_sums();
+    } else if (++next_ != end_) {
+      start_product();
+    }
+  }
+
+  PHALANX_AMX_INLINE void start_product() {
+    p_ = *next_;
+    row_ = column_ = 0;
+    start_sums();
+  }
+  PHALANX_AMX_INLINE void start_sums() {
+    step_ = 0;
+    has_rows_ = row_ + 1 < p_.row_tiles;
+    has_columns_ = column_ + 1 < p_.column_tiles;
+    left_ = p_.left + row_ * kHalf * p_.left_stride;
+    right_ = p_.right + column_ * 64;
+    sums_ = reinterpret_cast<std::byte*>(p_.sums) + row_ * kHalf * p_.sums_stride + column_ * 64;
+  }
+
+  PHALANX_AMX_INLINE void load_sums() const {
+    if (!p_.add) {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      return;
+    }
+    const std::byte* const lower = sums_ + kHalf * p_.sums_stride;
+    _tile_loadd(0, sums_, p_.sums_stride);
+    if (has_columns_) _tile_loadd(1, sums_ + 64, p_.sums_stride);
+    if (has_rows_) _tile_loadd(2, lower, p_.sums_stride);
+    if (has_rows_ && has_columns_) _tile_loadd(3, lower + 64, p_.sums_stride);
+  }
+  PHALANX_AMX_INLINE void store_sums() const {
+    std::byte* const lower = sums_ + kHalf * p_.sums_stride;
+    _tile_stored(0, sums_, p_.sums_stride);
+    if (has_columns_) _tile_stored(1, sums_ + 64, p_.sums_stride);
+    if (has_rows_) _tile_stored(2, lower, p_.sums_stride);
+    if (has_rows_ && has_columns_) _tile_stored(3, lower + 64, p_.sums_stride);
+  }
+
+  const TileProduct* next_;
+  const TileProduct* end_;
+  std::int64_t ticks_, steps_ = 0, due_ = 0;
+  TileProduct p_;
+  std::int64_t row_ = 0, column_ = 0, step_ = 0;
+  bool has_rows_ = false, has_columns_ = false;
+  const std::byte *left_ = nullptr, *right_ = nullptr;
+  std::byte* sums_ = nullptr;
+};
+
+PHALANX_AMX void multiply(const TileProduct& product) {
   finish_stores();
-  std::int64_t column = 0;
-  for (; column + 2 <= p.column_tiles; column += 2) multiply_column<2>(p, column);
-  if (column < p.column_tiles) multiply_column<1>(p, column);
+  ProductSteps({&product, 1}, 1).tick();
   finish_stores();
 }
 
@@ -120,52 +163,95 @@ PHALANX_AMX_INLINE __mmask16 kept_lanes(const std::uint32_t* kept, std::int64_t 
   return static_cast<__mmask16>(kept[key] >> static_cast<std::uint32_t>(lane));
 }
 
+// The softmax of 16 lanes, whose scores and pairs are at `lane`.
 template <bool kDrops>
-PHALANX_AMX void softmax_lanes(const TileSoftmax& s, std::int64_t lane) {
-  __m512 maxima[4];
-  for (int i = 0; i < 4; ++i) maxima[i] = _mm512_load_ps(s.scores + i * kTileLanes + lane);
-  for (std::int64_t key = 4; key < s.keys; key += 4) {
-    for (int i = 0; i < 4; ++i) {
-      maxima[i] = larger(maxima[i], _mm512_load_ps(s.scores + (key + i) * kTileLanes + lane));
-    }
+class SoftmaxLanes {
+ public:
+  PHALANX_AMX_INLINE SoftmaxLanes(const TileSoftmax& s, std::int64_t lane)
+      : s_(s), lane_(lane), factor_(_mm512_set1_ps(s.factor)), order_(pair_order()) {
+    even_ = _mm512_load_ps(s.scores + lane);
+    odd_ = _mm512_load_ps(s.scores + kTileLanes + lane);
   }
-  const __m512 largest = larger(larger(maxima[0], maxima[1]), larger(maxima[2], maxima[3]));
-  const __m512 before = _mm512_load_ps(s.maximum + lane);
-  const __m512 factor = _mm512_set1_ps(s.factor);
-  const __m512 maximum = larger(before, _mm512_mul_ps(largest, factor));
-  // A row that has seen no key yet must not become NaN.
-  const __mmask16 seen =
-      _mm512_cmp_ps_mask(maximum, _mm512_set1_ps(-__builtin_inff()), _CMP_NEQ_UQ);
-  const __m512 reference = _mm512_maskz_mov_ps(seen, maximum);
-  const __m512 shrink = power_of_two(_mm512_sub_ps(before, reference));
-  __m512 even = _mm512_mul_ps(_mm512_load_ps(s.sum + lane), shrink);
-  __m512 odd = _mm512_setzero_ps();
-  const __m512i order = pair_order();
-  for (std::int64_t key = 0; key < s.keys; key += 2) {
-    const float* at = s.scores + key * kTileLanes + lane;
-    __m512 p0 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at), factor, reference));
-    __m512 p1 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at + kTileLanes), factor, reference));
-    even = _mm512_add_ps(even, p0);
-    odd = _mm512_add_ps(odd, p1);
+
+  // Before start(): looks for the largest scores of two keys.
+  PHALANX_AMX_INLINE void compare(std::int64_t key) {
+    const float* at = s_.scores + key * kTileLanes + lane_;
+    even_ = larger(even_, _mm512_load_ps(at));
+    odd_ = larger(odd_, _mm512_load_ps(at + kTileLanes));
+  }
+
+  PHALANX_AMX_INLINE void start() {
+    const __m512 before = _mm512_load_ps(s_.maximum + lane_);
+    const __m512 maximum = larger(before, _mm512_mul_ps(larger(even_, odd_), factor_));
+    // A row that has seen no key yet must not become NaN.
+    const __mmask16 seen =
+        _mm512_cmp_ps_mask(maximum, _mm512_set1_ps(-__builtin_inff()), _CMP_NEQ_UQ);
+    reference_ = _mm512_maskz_mov_ps(seen, maximum);
+    const __m512 shrink = power_of_two(_mm512_sub_ps(before, reference_));
+    _mm512_store_ps(s_.maximum + lane_, maximum);
+    _mm512_store_ps(s_.shrink + lane_, shrink);
+    even_ = _mm512_mul_ps(_mm512_load_ps(s_.sum + lane_), shrink);
+    odd_ = _mm512_setzero_ps();
+  }
+
+  // Probabilities of two keys.
+  PHALANX_AMX_INLINE void add(std::int64_t key) {
+    const float* at = s_.scores + key * kTileLanes + lane_;
+    __m512 p0 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at), factor_, reference_));
+    __m512 p1 = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(at + kTileLanes), factor_, reference_));
+    even_ = _mm512_add_ps(even_, p0);
+    odd_ = _mm512_add_ps(odd_, p1);
     if constexpr (kDrops) {
-      p0 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key, lane), p0);
-      p1 = _mm512_maskz_mov_ps(kept_lanes(s.kept, key + 1, lane), p1);
+      p0 = _mm512_maskz_mov_ps(kept_lanes(s_.kept, key, lane_), p0);
+      p1 = _mm512_maskz_mov_ps(kept_lanes(s_.kept, key + 1, lane_), p1);
     }
-    _mm512_store_si512(s.pairs + key / 2 * kPairBytes + lane * 4, to_pair(p0, p1, order));
+    _mm512_store_si512(s_.pairs + key / 2 * kPairBytes + lane_ * 4, to_pair(p0, p1, order_));
   }
-  _mm512_store_ps(s.maximum + lane, maximum);
-  _mm512_store_ps(s.sum + lane, _mm512_add_ps(even, odd));
-  _mm512_store_ps(s.shrink + lane, shrink);
+
+  PHALANX_AMX_INLINE void finish() const {
+    _mm512_store_ps(s_.sum + lane_, _mm512_add_ps(even_, odd_));
+  }
+
+ private:
+  const TileSoftmax& s_;
+  std::int64_t lane_;
+  __m512 factor_;
+  __m512i order_;
+  __m512 reference_, even_, odd_;  // maxima, then sums, of even and of odd keys
+};
+
+// Keys between two ticks of the products while maxima are looked for, and afterwards.
+constexpr std::int64_t kMaximumKeys = 16, kPowerKeys = 2;
+
+template <bool kDrops, bool kBothHalves>
+PHALANX_AMX void softmax_of_span(const TileSoftmax& s, TileProducts beside) {
+  ProductSteps steps(beside, s.keys / kMaximumKeys + s.keys / kPowerKeys);
+  SoftmaxLanes<kDrops> low(s, 0), high(s, kHalf);
+  for (std::int64_t key = 0; key < s.keys; key += 2) {
+    low.compare(key);
+    if constexpr (kBothHalves) high.compare(key);
+    if (key % kMaximumKeys == 0) steps.tick();
+  }
+  low.start();
+  if constexpr (kBothHalves) high.start();
+  for (std::int64_t key = 0; key < s.keys; key += kPowerKeys) {
+    low.add(key);
+    if constexpr (kBothHalves) high.add(key);
+    steps.tick();
+  }
+  low.finish();
+  if constexpr (kBothHalves) high.finish();
 }
 
-PHALANX_AMX void softmax(const TileSoftmax& step) {
-  for (std::int64_t lane = 0; lane < step.lanes; lane += kHalf) {
-    if (step.kept == nullptr) {
-      softmax_lanes<false>(step, lane);
-    } else {
-      softmax_lanes<true>(step, lane);
-    }
+PHALANX_AMX void softmax(const TileSoftmax& step, TileProducts beside) {
+  finish_stores();
+  const bool drops = step.kept != nullptr;
+  if (step.lanes == kHalf) {
+    drops ? softmax_of_span<true, false>(step, beside) : softmax_of_span<false, false>(step, beside);
+  } else {
+    drops ? softmax_of_span<true, true>(step, beside) : softmax_of_span<false, true>(step, beside);
   }
+  finish_stores();
 }
 
 // ---- Gradients
@@ -194,7 +280,8 @@ PHALANX_AMX_INLINE ProbabilityAndGradient differentiate(const TileGradients& g, 
 }
 
 template <bool kDrops>
-PHALANX_AMX void gradients_of_span(const TileGradients& g) {
+PHALANX_AMX void gradients_of_span(const TileGradients& g, TileProducts beside) {
+  ProductSteps steps(beside, g.keys / 2);
   const __m512i order = pair_order();
   const __m512 lse[2] = {_mm512_load_ps(g.lse), _mm512_load_ps(g.lse + kHalf)};
   const __m512 delta[2] = {_mm512_load_ps(g.delta), _mm512_load_ps(g.delta + kHalf)};
@@ -214,15 +301,18 @@ PHALANX_AMX void gradients_of_span(const TileGradients& g) {
       _mm512_store_si512(g.pairs + key / 2 * kPairBytes + half * 64,
                          to_pair(x[0][half].gradient, x[1][half].gradient, order));
     }
+    steps.tick();
   }
 }
 
-PHALANX_AMX void gradients(const TileGradients& step) {
+PHALANX_AMX void gradients(const TileGradients& step, TileProducts beside) {
+  finish_stores();
   if (step.kept == nullptr) {
-    gradients_of_span<false>(step);
+    gradients_of_span<false>(step, beside);
   } else {
-    gradients_of_span<true>(step);
+    gradients_of_span<true>(step, beside);
   }
+  finish_stores();
 }
 
 void prepare() { tile_kernel(Target::kAmx).prepare(); }

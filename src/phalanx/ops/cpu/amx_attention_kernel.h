@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "phalanx/ops/cpu/target.h"
 
@@ -32,6 +33,9 @@ struct TileProduct {
   std::int64_t sums_stride = 0;
   bool add = false;
 };
+// Products that are computed between the vectors of a softmax or of gradients, while those keep the
+// other units of the processor busy. Neither touches what the other writes.
+using TileProducts = std::span<const TileProduct>;
 
 // A step of the online softmax (attention_scores-inl.h) over the keys of a span. With x = factor *
 // score: maximum = max(maximum, x), shrink = 2^(maximum before - maximum), sum = sum * shrink +
@@ -71,8 +75,8 @@ struct AttentionKernel {
   void (*prepare)();
   void (*release)();
   void (*multiply)(const TileProduct& product);
-  void (*softmax)(const TileSoftmax& step);
-  void (*gradients)(const TileGradients& step);
+  void (*softmax)(const TileSoftmax& step, TileProducts beside);
+  void (*gradients)(const TileGradients& step, TileProducts beside);
 };
 
 // AMX's and AVX-512's instructions if the target has them, else the twin.

@@ -92,11 +92,17 @@ void softmax_lane(const TileSoftmax& s, std::int64_t lane) {
   s.shrink[lane] = shrink;
 }
 
-void softmax(const TileSoftmax& step) {
+void multiply_all(TileProducts products) {
+  for (const TileProduct& product : products) multiply(product);
+}
+
+void softmax(const TileSoftmax& step, TileProducts beside) {
+  multiply_all(beside);
   for (std::int64_t lane = 0; lane < step.lanes; ++lane) softmax_lane(step, lane);
 }
 
-void gradients(const TileGradients& g) {
+void gradients(const TileGradients& g, TileProducts beside) {
+  multiply_all(beside);
   for (std::int64_t key = 0; key < g.keys; ++key) {
     for (std::int64_t lane = 0; lane < kTileLanes; ++lane) {
       const std::int64_t at = key * kTileLanes + lane;
