@@ -4,11 +4,15 @@
 //
 // A piece is a strip and 32 keys that it sees. While the gradients of the scores of a piece are
 // computed, tiles are busy with the scores of the next piece and with sums of gradients for which
-// all pieces are done: dquery of the strip before, dkey and dvalue from the group before.
+// all pieces are done: dquery of the strip before, dkey and dvalue from the group before. Blocks of
+// keys come in sets, so that a group's operands are loaded once for all blocks of a set, and tiles
+// wait for the last gradients once a set only.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
@@ -28,6 +32,7 @@ namespace phalanx::cpu {
 inline constexpr std::int64_t kGroupStrips = 4;
 inline constexpr std::int64_t kGroupQueries = kGroupStrips * kTileLanes;
 inline constexpr std::int64_t kStepKeys = 32;
+inline constexpr std::int64_t kSetBlocks = 4;
 // Groups whose operands are in memory unless those of a whole head are: one that is loaded, one
 // whose last piece is computed, and the one before it, of which products are left.
 inline constexpr std::int64_t kGroupTurns = 3;
@@ -70,16 +75,31 @@ struct TileBackwardCut : BackwardCut {
   }
 };
 
+// The operands of a block of keys and the sums of their gradients.
+struct BackwardBlock {
+  BackwardBlock(const AttentionShape& shape, FloatArena& arena) {
+    const std::int64_t padded = tile_width(shape.width);
+    keys = arena.take(kTileKeys * padded / 2);
+    values = arena.take(kTileKeys * padded / 2);
+    keys_turned = arena.take(padded * kTileKeys / 2);
+    dkeys = arena.take(kTileKeys * padded);
+    dvalues = arena.take(kTileKeys * padded);
+  }
+
+  KeyBlock block;
+  bool is_copied = false;
+  float *keys, *values;    // [128][padded] bf16
+  float* keys_turned;      // [padded][128] bf16
+  float *dkeys, *dvalues;  // [128][padded]
+};
+
 struct TileBackwardScratch {
   TileBackwardScratch(const AttentionShape& shape, const TileBackwardCut& cut, float* base) {
     FloatArena arena(base);
     const std::int64_t padded = tile_width(shape.width);
-    keys = arena.take(kTileKeys * padded / 2);
-    values = arena.take(kTileKeys * padded / 2);
+    const std::int64_t blocks_of_set = std::min(kSetBlocks, shape.blocks(cut.keys.block_keys));
+    for (std::int64_t i = 0; i < blocks_of_set; ++i) blocks.emplace_back(shape, arena);
     key_pairs = arena.take(kTileKeys / 2 * padded);
-    keys_turned = arena.take(padded * kTileKeys / 2);
-    dkeys = arena.take(kTileKeys * padded);
-    dvalues = arena.take(kTileKeys * padded);
     query_rows = arena.take(kTileLanes * padded);
     dout_rows = arena.take(kTileLanes * padded);
     for (int i = 0; i < 2; ++i) {
@@ -107,22 +127,20 @@ struct TileBackwardScratch {
     return {shape, arena};
   }
 
-  float *keys, *values;              // [128][padded] bf16
-  float* key_pairs;                  // [64][padded]
-  float* keys_turned;                // [padded][128] bf16
-  float *dkeys, *dvalues;            // [128][padded]
-  float *query_rows, *dout_rows;     // [32][padded]
+  std::vector<BackwardBlock> blocks;  // of a set
+  float* key_pairs;                   // [64][padded]
+  float *query_rows, *dout_rows;      // [32][padded]
   // Of pieces by turns: [32][32].
   float *scores[2], *dscores[2];
   // Of groups by turns: [128][128] bf16.
   float *probabilities[2], *gradients[2];
   // Gradients of strips by turns: [64][32] pairs of bf16.
   float* pairs[2];
-  float* kept;                       // [128] of 32 bits
+  float* kept;  // [128] of 32 bits
   ColumnScratch columns;
   std::int64_t group_count, group_floats;
   float* group_memory;
-  float* sums;  // of dquery, [strips of a task][padded][32]
+  float* sums;  // of dquery, [strips of a task][padded][32 columns], as the pairs have them
   std::int64_t size;
 };
 
@@ -227,11 +245,12 @@ class TileBackwardTask {
       task_.strips.for_each(groups, [&](std::int64_t, std::int64_t) { ++count; });
       fill(scratch_.sums, count * sum_floats(), 0.0F);
     }
-    const std::int64_t size = pass_.cut.block_keys;
-    task_.blocks.for_each(shape_.blocks(size), [&](std::int64_t b, std::int64_t next) HWY_ATTR {
-      fetch_keys(b * size, next * size);
-      add_block(load_key_block(in_.op, shape_, sample_, b * size, size));
-    });
+    const std::vector<std::int64_t> blocks = first_keys(task_);
+    for (std::size_t first = 0; first < blocks.size(); first += kSetBlocks) {
+      const std::span<const std::int64_t> left(blocks.begin() + first, blocks.end());
+      fetch_after(left);
+      add_set(left.first(std::min(left.size(), std::size_t{kSetBlocks})));
+    }
     if (pass_.queries) {
       float* sums = scratch_.sums;
       task_.strips.for_each(groups, [&](std::int64_t i, std::int64_t) HWY_ATTR {
@@ -246,27 +265,43 @@ class TileBackwardTask {
   bool keeps_groups() const { return problem_.cut.whole_heads; }
   std::int64_t sum_floats() const { return TileBackwardCut::sum_floats(shape_); }
 
-  // Fetches the next block, or the first block of this thread's likely next task.
-  void fetch_keys(std::int64_t first, std::int64_t next) {
+  // The first key of each block of a task.
+  std::vector<std::int64_t> first_keys(const AttentionTask& task) const {
     const std::int64_t size = pass_.cut.block_keys;
-    std::int64_t sample = sample_;
-    std::int64_t group = group_;
-    if (next >= shape_.keys) {
-      if (index_ + problem_.threads >= pass_.cut.tasks()) return;
+    std::vector<std::int64_t> keys;
+    task.blocks.for_each(shape_.blocks(size),
+                         [&](std::int64_t b, std::int64_t) { keys.push_back(b * size); });
+    return keys;
+  }
+
+  // Fetches what follows the first set of these blocks: the next set, or the start of this
+  // thread's likely next task.
+  void fetch_after(std::span<const std::int64_t> blocks) {
+    const auto fetch_set = [&](std::span<const std::int64_t> set, const HeadRows& rows,
+                               std::int64_t sample, std::int64_t group) {
+      for (const std::int64_t key : set.first(std::min(set.size(), std::size_t{kSetBlocks}))) {
+        ahead_.add_keys(rows, shape_, sample, group, key, pass_.cut.block_keys);
+      }
+    };
+    const auto following = blocks.subspan(std::min(blocks.size(), std::size_t{kSetBlocks}));
+    if (!following.empty()) {
+      fetch_set(following, in_.key, sample_, group_);
+      fetch_set(following, in_.value, sample_, group_);
+    } else if (index_ + problem_.threads < pass_.cut.tasks()) {
       const AttentionTask task = pass_.cut.task(index_ + problem_.threads);
-      sample = pass_.first_sample + task.head / shape_.groups;
-      group = task.head % shape_.groups;
-      next = task.blocks.next(0, shape_.blocks(size)) * size;
+      const std::int64_t sample = pass_.first_sample + task.head / shape_.groups;
+      const std::int64_t group = task.head % shape_.groups;
       for (std::int64_t i = 0; i < shape_.strips(kGroupQueries) && keeps_groups(); ++i) {
         ahead_.add_strip(in_.query, shape_, sample, group, i, kGroupQueries);
         ahead_.add_strip(problem_.dout, shape_, sample, group, i, kGroupQueries);
       }
+      const std::vector<std::int64_t> keys = first_keys(task);
+      fetch_set(keys, in_.key, sample, group);
+      fetch_set(keys, in_.value, sample, group);
     }
-    ahead_.add_keys(in_.key, shape_, sample, group, next, size);
-    ahead_.add_keys(in_.value, shape_, sample, group, next, size);
     if (pass_.keys) {
-      ahead_.add_keys(problem_.dkey, shape_, sample_, group_, first, size);
-      ahead_.add_keys(problem_.dvalue, shape_, sample_, group_, first, size);
+      fetch_set(blocks, problem_.dkey, sample_, group_);
+      fetch_set(blocks, problem_.dvalue, sample_, group_);
     }
   }
 
@@ -309,46 +344,44 @@ class TileBackwardTask {
     }
   }
 
-  void add_block(const KeyBlock& block) {
-    if (pass_.keys) {
-      const std::int64_t rows = round_up(block.count, kStepKeys);
-      fill(scratch_.dkeys, rows * padded_, 0.0F);
-      fill(scratch_.dvalues, rows * padded_, 0.0F);
+  // Adds what blocks of keys and all groups of queries give each other.
+  void add_set(std::span<const std::int64_t> first_keys) {
+    const std::int64_t size = pass_.cut.block_keys;
+    const std::span blocks(scratch_.blocks.data(), first_keys.size());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      start_block(blocks[i], load_key_block(in_.op, shape_, sample_, first_keys[i], size));
     }
-    bool copied = false;
     float* sums = scratch_.sums;
-    const std::int64_t groups = shape_.strips(kGroupQueries);
-    task_.strips.for_each(groups, [&](std::int64_t i, std::int64_t) HWY_ATTR {
-      const QueryGroup group = keeps_groups() ? scratch_.group(shape_, i)
-                                              : load_group(i, seen_groups_ % kGroupTurns);
-      std::array<KeySpan, kGroupStrips> spans;
-      bool sees = false;
-      for (std::size_t s = 0; s < kGroupStrips; ++s) {
-        const QueryStrip& strip = group.strips[s];
-        if (strip.count > 0) {
-          spans[s] = in_whole_steps(visible_span(in_.op.mask, strip.range, block));
-        }
-        sees = sees || !spans[s].empty();
-      }
-      if (sees) {
-        if (!copied) copy_block(block);
-        copied = true;
-        add_group(group, block, spans, sums);
-        ++seen_groups_;
-      }
+    task_.strips.for_each(shape_.strips(kGroupQueries), [&](std::int64_t i, std::int64_t) HWY_ATTR {
+      const QueryGroup group =
+          keeps_groups() ? scratch_.group(shape_, i) : load_group(i, used_groups_ % kGroupTurns);
+      const std::int64_t before = pieces_;
+      for (BackwardBlock& block : blocks) add_group(group, block, sums);
+      if (pieces_ > before) ++used_groups_;
       sums += sum_floats();
     });
     finish_pieces();
-    if (pass_.keys) store_key_gradients(block);
+    if (!pass_.keys) return;
+    for (const BackwardBlock& block : blocks) store_key_gradients(block);
   }
 
-  void copy_block(const KeyBlock& block) {
+  void start_block(BackwardBlock& to, const KeyBlock& block) const {
+    to.block = block;
+    to.is_copied = false;
+    if (!pass_.keys) return;
     const std::int64_t rows = round_up(block.count, kStepKeys);
-    copy_key_rows(block, in_.key, sample_, group_, rows, shape_.width, padded_, scratch_.keys);
-    copy_key_rows(block, in_.value, sample_, group_, rows, shape_.width, padded_, scratch_.values);
+    fill(to.dkeys, rows * padded_, 0.0F);
+    fill(to.dvalues, rows * padded_, 0.0F);
+  }
+
+  void copy_block(BackwardBlock& to) const {
+    to.is_copied = true;
+    const std::int64_t rows = round_up(to.block.count, kStepKeys);
+    copy_key_rows(to.block, in_.key, sample_, group_, rows, shape_.width, padded_, to.keys);
+    copy_key_rows(to.block, in_.value, sample_, group_, rows, shape_.width, padded_, to.values);
     if (!pass_.queries) return;
-    pair_bf16_rows(scratch_.keys, rows, padded_, scratch_.key_pairs);
-    turn_pairs(scratch_.key_pairs, rows, padded_, scratch_.keys_turned);
+    pair_bf16_rows(to.keys, rows, padded_, scratch_.key_pairs);
+    turn_pairs(scratch_.key_pairs, rows, padded_, to.keys_turned);
   }
 
   using Spans = std::array<KeySpan, kGroupStrips>;
@@ -357,8 +390,8 @@ class TileBackwardTask {
   struct Piece {
     QueryGroup group;
     std::int64_t strip = 0;  // of the group
-    const KeyBlock* block = nullptr;
-    Spans spans;   // of all strips of the group
+    const BackwardBlock* block = nullptr;
+    Spans spans;        // of all strips of the group
     KeySpan keys = {};  // the 32
     float *scores = nullptr, *dscores = nullptr;
     float *probabilities = nullptr, *gradients = nullptr, *pairs = nullptr;
@@ -370,9 +403,19 @@ class TileBackwardTask {
   };
 
   // 32 keys at a time: what passes between the products stays in the first-level cache.
-  void add_group(const QueryGroup& group, const KeyBlock& block, const Spans& spans, float* sums) {
+  void add_group(const QueryGroup& group, BackwardBlock& block, float* sums) {
+    Spans spans;
+    bool sees = false;
+    for (std::size_t s = 0; s < kGroupStrips; ++s) {
+      const QueryStrip& strip = group.strips[s];
+      if (strip.count == 0) continue;
+      spans[s] = in_whole_steps(visible_span(in_.op.mask, strip.range, block.block));
+      sees = sees || !spans[s].empty();
+    }
+    if (!sees) return;
+    if (!block.is_copied) copy_block(block);
     Piece piece{.group = group, .block = &block, .spans = spans};
-    const auto group_turn = static_cast<std::size_t>(seen_groups_ % 2);
+    const auto group_turn = static_cast<std::size_t>(seen_groups_++ % 2);
     piece.probabilities = scratch_.probabilities[group_turn];
     piece.gradients = scratch_.gradients[group_turn];
     for (const KeySpan& span : spans) piece.left_of_group += span.count() / kStepKeys;
@@ -432,14 +475,14 @@ class TileBackwardTask {
     TileProduct product{.row_tiles = kStepKeys / 16,
                         .column_tiles = kTileLanes / 16,
                         .steps = padded_ / 32,
-                        .left = bytes_at(scratch_.keys + piece.keys.first * padded_ / 2),
+                        .left = bytes_at(piece.block->keys + piece.keys.first * padded_ / 2),
                         .left_stride = 2 * padded_,
                         .right = bytes_at(piece.group.query_turned[strip]),
                         .right_stride = kTileLanes * 4,
                         .sums = piece.scores,
                         .sums_stride = kTileLanes * 4};
     beside_.push_back(product);
-    product.left = bytes_at(scratch_.values + piece.keys.first * padded_ / 2);
+    product.left = bytes_at(piece.block->values + piece.keys.first * padded_ / 2);
     product.right = bytes_at(piece.group.dout_turned[strip]);
     product.sums = piece.dscores;
     beside_.push_back(product);
@@ -455,9 +498,9 @@ class TileBackwardTask {
     const KeySpan& keys = piece.keys;
     // Where key 0 of the block would be: within scratch, for keys and values come before scores.
     const std::int64_t before = keys.first * kTileLanes;
-    prepare_scores(in_, strip, *piece.block, keys, scratch_.columns, piece.scores - before);
+    prepare_scores(in_, strip, piece.block->block, keys, scratch_.columns, piece.scores - before);
     auto* const kept = reinterpret_cast<std::uint32_t*>(scratch_.kept);
-    if (in_.drops()) make_kept(in_.op.dropout, strip, *piece.block, keys, kept);
+    if (in_.drops()) make_kept(in_.op.dropout, strip, piece.block->block, keys, kept);
     const bool bias = pass_.keys && problem_.dbias;
     const std::int64_t row = keys.first * kGroupQueries / 2 + piece.strip * kTileLanes / 2;
     float* const pairs = piece.pairs + (keys.first - piece.span().first) / 2 * kTileLanes;
@@ -485,7 +528,7 @@ class TileBackwardTask {
     query_products_.add({.row_tiles = width_tiles_,
                          .column_tiles = kTileLanes / 16,
                          .steps = piece.span().count() / kStepKeys,
-                         .left = bytes_at(scratch_.keys_turned) + 2 * piece.span().first,
+                         .left = bytes_at(piece.block->keys_turned) + 2 * piece.span().first,
                          .left_stride = 2 * kTileKeys,
                          .right = bytes_at(piece.pairs),
                          .right_stride = kTileLanes * 4,
@@ -516,13 +559,13 @@ class TileBackwardTask {
                         .left_stride = kGroupQueries * 2,
                         .right = bytes_at(piece.group.dout_pairs + pairs),
                         .right_stride = padded_ * 4,
-                        .sums = scratch_.dvalues + key * padded_,
+                        .sums = piece.block->dvalues + key * padded_,
                         .sums_stride = padded_ * 4,
                         .add = true};
     key_products_.add(product);
     product.left = bytes_at(piece.gradients + row);
     product.right = bytes_at(piece.group.query_pairs + pairs);
-    product.sums = scratch_.dkeys + key * padded_;
+    product.sums = piece.block->dkeys + key * padded_;
     key_products_.add(product);
   }
 
@@ -542,10 +585,10 @@ class TileBackwardTask {
     transpose(piece.dscores, kTileLanes, kStepKeys, lanes_of(strip), scratch_.columns.rows,
               kColumnPiece);
     const std::int64_t first = piece.keys.first;
-    const std::int64_t width = std::min<std::int64_t>(kStepKeys, piece.block->count - first);
+    const KeyBlock& block = piece.block->block;
+    const std::int64_t width = std::min<std::int64_t>(kStepKeys, block.count - first);
     for (int lane = 0; lane < strip.count; ++lane) {
-      auto* to =
-          reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + piece.block->first + first;
+      auto* to = reinterpret_cast<float*>(strip.row(*problem_.dbias, lane)) + block.first + first;
       for_vectors(0, width, [&](std::int64_t i, auto part) HWY_ATTR {
         part.store(hn::Add(part.load(to + i), part.load(rows + lane * kColumnPiece + i)), to + i);
       });
@@ -561,19 +604,20 @@ class TileBackwardTask {
       const QueryStrip strip = load_query_strip(in_.op, shape_, sample_, group_, index, kTileLanes);
       store_strip_lanes<kTileLanes>(sums + s * kTileLanes * padded_, factor, strip, problem_.dquery,
                                     shape_.width, scratch_.query_rows, 16 * width_tiles_,
-                                    problem_.op.adds_to_dquery);
+                                    problem_.op.adds_to_dquery, pair_column);
     }
   }
 
   // Multiplies the sums by the factors that the products left out.
-  void store_key_gradients(const KeyBlock& block) {
+  void store_key_gradients(const BackwardBlock& of) {
+    const KeyBlock& block = of.block;
     for (std::int64_t key = 0; key < block.count; ++key) {
       const auto store_sums = [&](const float* sums, float factor, const HeadRows& to) HWY_ATTR {
         store_row(sums + key * padded_, shape_.width, factor, to.dtype(),
                   to.at(block.first + key, sample_, group_));
       };
-      store_sums(scratch_.dkeys, static_cast<float>(in_.op.scale), problem_.dkey);
-      store_sums(scratch_.dvalues, in_.kept_factor, problem_.dvalue);
+      store_sums(of.dkeys, static_cast<float>(in_.op.scale), problem_.dkey);
+      store_sums(of.dvalues, in_.kept_factor, problem_.dvalue);
     }
   }
 
@@ -590,7 +634,7 @@ class TileBackwardTask {
   std::int64_t sample_, group_;
   TileBackwardScratch scratch_;
   RowPrefetch ahead_;
-  std::int64_t pieces_ = 0, seen_strips_ = 0, seen_groups_ = 0;
+  std::int64_t pieces_ = 0, seen_strips_ = 0, seen_groups_ = 0, used_groups_ = 0;
   std::optional<Piece> last_;  // its gradients are not computed yet
   WaitingProducts query_products_, key_products_;
   std::vector<TileProduct> beside_;

@@ -251,8 +251,7 @@ class TileForwardTask {
     return {.row_tiles = span.count() / 16,
             .column_tiles = ceil_div(piece.strip->rows.count, 16),
             .steps = padded_ / 32,
-            .left =
-                reinterpret_cast<const std::byte*>(piece.keys->keys + span.first * padded_ / 2),
+            .left = reinterpret_cast<const std::byte*>(piece.keys->keys + span.first * padded_ / 2),
             .left_stride = 2 * padded_,
             .right = reinterpret_cast<const std::byte*>(piece.strip->query),
             .right_stride = kTileLanes * 4,
@@ -306,8 +305,8 @@ class TileForwardTask {
   std::size_t count_ = 0;
   RowPrefetch ahead_;
   std::int64_t copies_ = 0, pieces_ = 0;
-  Piece last_;          // its softmax is not computed yet
-  TileProduct values_;  // of the piece before it,
+  Piece last_;                            // its softmax is not computed yet
+  TileProduct values_;                    // of the piece before it,
   const TileBlock* values_of_ = nullptr;  // from this block; null: none is left to be computed
 };
 

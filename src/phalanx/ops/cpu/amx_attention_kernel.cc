@@ -247,7 +247,8 @@ PHALANX_AMX void softmax(const TileSoftmax& step, TileProducts beside) {
   finish_stores();
   const bool drops = step.kept != nullptr;
   if (step.lanes == kHalf) {
-    drops ? softmax_of_span<true, false>(step, beside) : softmax_of_span<false, false>(step, beside);
+    drops ? softmax_of_span<true, false>(step, beside)
+          : softmax_of_span<false, false>(step, beside);
   } else {
     drops ? softmax_of_span<true, true>(step, beside) : softmax_of_span<false, true>(step, beside);
   }
@@ -279,28 +280,31 @@ PHALANX_AMX_INLINE ProbabilityAndGradient differentiate(const TileGradients& g, 
   return {kept, gradient};
 }
 
+// Of 32 lanes: low, high.
+PHALANX_AMX_INLINE __m512i to_row(__m512 low, __m512 high) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+constexpr __mmask32 kAllWords = 0xffffffff;
+
 template <bool kDrops>
 PHALANX_AMX void gradients_of_span(const TileGradients& g, TileProducts beside) {
   ProductSteps steps(beside, g.keys / 2);
-  const __m512i order = pair_order();
   const __m512 lse[2] = {_mm512_load_ps(g.lse), _mm512_load_ps(g.lse + kHalf)};
   const __m512 delta[2] = {_mm512_load_ps(g.delta), _mm512_load_ps(g.delta + kHalf)};
   for (std::int64_t key = 0; key < g.keys; key += 2) {
-    ProbabilityAndGradient x[2][2];
+    __m512i rows[2];
     for (int odd = 0; odd < 2; ++odd) {
-      for (int half = 0; half < 2; ++half) {
-        x[odd][half] = differentiate<kDrops>(g, key + odd, half * kHalf, lse[half], delta[half]);
-      }
+      const auto low = differentiate<kDrops>(g, key + odd, 0, lse[0], delta[0]);
+      const auto high = differentiate<kDrops>(g, key + odd, kHalf, lse[1], delta[1]);
       const std::int64_t row = (key + odd) * g.stride;
-      const __m512bh p = _mm512_cvtne2ps_pbh(x[odd][1].probability, x[odd][0].probability);
-      const __m512bh ds = _mm512_cvtne2ps_pbh(x[odd][1].gradient, x[odd][0].gradient);
-      _mm512_store_si512(g.probabilities + row, reinterpret_cast<__m512i>(p));
-      _mm512_store_si512(g.gradients + row, reinterpret_cast<__m512i>(ds));
+      rows[odd] = to_row(low.gradient, high.gradient);
+      _mm512_store_si512(g.probabilities + row, to_row(low.probability, high.probability));
+      _mm512_store_si512(g.gradients + row, rows[odd]);
     }
-    for (int half = 0; half < 2; ++half) {
-      _mm512_store_si512(g.pairs + key / 2 * kPairBytes + half * 64,
-                         to_pair(x[0][half].gradient, x[1][half].gradient, order));
-    }
+    std::byte* const pairs = g.pairs + key / 2 * kPairBytes;
+    _mm512_store_si512(pairs, _mm512_maskz_unpacklo_epi16(kAllWords, rows[0], rows[1]));
+    _mm512_store_si512(pairs + 64, _mm512_maskz_unpackhi_epi16(kAllWords, rows[0], rows[1]));
     steps.tick();
   }
 }

@@ -66,9 +66,16 @@ struct TileGradients {
   std::byte* probabilities = nullptr;  // [keys][32] bf16, rows `stride` bytes apart; after dropout
   std::byte* gradients = nullptr;      // the same
   std::int64_t stride = 0;
-  std::byte* pairs = nullptr;        // [keys / 2][32]: gradients of two keys
+  std::byte* pairs = nullptr;  // [keys / 2][32 columns]: gradients of two keys, see pair_column()
   float* exact_gradients = nullptr;  // [keys][32]; null: not wanted
 };
+
+// The column of a lane in the pairs of gradients. Rows of two keys are interleaved within groups of
+// 8 lanes, the first halves of the groups, then the second: a step of one instruction each.
+constexpr std::int64_t pair_column(std::int64_t lane) {
+  const std::int64_t group = lane / 8, place = lane % 8;
+  return place < 4 ? 4 * group + place : 16 + 4 * group + place - 4;
+}
 
 struct AttentionKernel {
   // Called on a thread before its first product and after its last.

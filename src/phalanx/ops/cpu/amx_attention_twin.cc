@@ -116,7 +116,8 @@ void gradients(const TileGradients& g, TileProducts beside) {
       store_bf16(is_kept(g.kept, key, lane) ? p : 0.0F,
                  g.probabilities + key * g.stride + lane * 2);
       store_bf16(gradient, g.gradients + key * g.stride + lane * 2);
-      store_bf16(gradient, g.pairs + ((key / 2 * kTileLanes + lane) * 2 + key % 2) * 2);
+      store_bf16(gradient,
+                 g.pairs + ((key / 2 * kTileLanes + pair_column(lane)) * 2 + key % 2) * 2);
     }
   }
 }

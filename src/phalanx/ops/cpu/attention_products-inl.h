@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <type_traits>
 
 #include "phalanx/ops/cpu/attention_blocks.h"
 #include "phalanx/ops/cpu/tile-inl.h"
@@ -237,17 +239,20 @@ HWY_INLINE void load_strip_rows(const QueryStrip& strip, const HeadRows& from, s
 }
 
 // Stores lanes [width][kLanes] as rows, each times its factor, or adds them to rows of floats.
-// `rows` is scratch, [kLanes][stride].
-template <int kLanes = kStripRows>
+// `rows` is scratch, [kLanes][stride]. column_of(lane) says where a lane is.
+template <int kLanes = kStripRows, typename ColumnOf = std::identity>
 HWY_INLINE void store_strip_lanes(const float* lanes, const float* factor, const QueryStrip& strip,
                                   const HeadRows& to, std::int64_t width, float* rows,
-                                  std::int64_t stride, bool adds = false) {
-  transpose(lanes, kLanes, stride, lanes_of(strip), rows, stride);
-  for (int lane = 0; lane < strip.count; ++lane) {
+                                  std::int64_t stride, bool adds = false, ColumnOf column_of = {}) {
+  constexpr bool kInOrder = std::is_same_v<ColumnOf, std::identity>;
+  transpose(lanes, kLanes, stride, kInOrder ? lanes_of(strip) : kLanes, rows, stride);
+  for (std::int64_t lane = 0; lane < strip.count; ++lane) {
+    const float* row = rows + column_of(lane) * stride;
+    std::byte* const destination = strip.row(to, static_cast<int>(lane));
     if (adds) {
-      add_row(rows + lane * stride, width, factor[lane], strip.row(to, lane));
+      add_row(row, width, factor[lane], destination);
     } else {
-      store_row(rows + lane * stride, width, factor[lane], to.dtype(), strip.row(to, lane));
+      store_row(row, width, factor[lane], to.dtype(), destination);
     }
   }
 }
