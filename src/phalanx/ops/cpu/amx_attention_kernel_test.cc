@@ -1,0 +1,116 @@
+// The program of AMX's and AVX-512's instructions on processors without tiles: the tile registers
+// are emulated, everything else of the program is what runs. So products that are computed between
+// the vectors of a softmax or of gradients meet the memory that those read and write.
+
+#include "phalanx/ops/cpu/amx_attention_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include "phalanx/ops/cpu/amx_attention.h"
+#include "phalanx/ops/cpu/amx_twin.h"
+#include "phalanx/ops/cpu/cpu_backend.h"
+#include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/flush_to_zero.h"
+#include "phalanx/ops/host_backend.h"
+#include "phalanx/ops/cases/compare.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace phalanx::cpu {
+namespace {
+
+// Eight registers of 16 rows of 64 bytes.
+struct TileRegisters {
+  alignas(64) std::byte rows[8][16][64];
+
+  void load(int to, const void* from, std::int64_t stride) {
+    for (std::int64_t row = 0; row < 16; ++row) {
+      std::memcpy(rows[to][row], static_cast<const std::byte*>(from) + row * stride, 64);
+    }
+  }
+  void store(int from, void* to, std::int64_t stride) const {
+    for (std::int64_t row = 0; row < 16; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * stride, rows[from][row], 64);
+    }
+  }
+  void clear(int to) { std::memset(rows[to], 0, sizeof rows[to]); }
+  void multiply(int sums, int left, int right) {
+    multiply_registers({.sums = reinterpret_cast<float*>(rows[sums]),
+                        .sums_stride = 16,
+                        .left = rows[left][0],
+                        .left_stride = 64,
+                        .right = rows[right][0],
+                        .right_stride = 64});
+  }
+};
+
+TileRegisters& tile_registers() {
+  thread_local TileRegisters registers;
+  return registers;
+}
+
+}  // namespace
+}  // namespace phalanx::cpu
+
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbf16ps
+#define _tile_loadd(to, from, stride) tile_registers().load(to, from, stride)
+#define _tile_stored(from, to, stride) tile_registers().store(from, to, stride)
+#define _tile_zero(to) tile_registers().clear(to)
+#define _tile_dpbf16ps(sums, left, right) tile_registers().multiply(sums, left, right)
+#define attention_kernel attention_kernel_of_emulated_tiles
+// NOLINTNEXTLINE(bugprone-suspicious-include): the program itself, with other instructions
+#include "phalanx/ops/cpu/amx_attention_kernel.cc"
+#undef attention_kernel
+
+namespace phalanx::cpu {
+namespace {
+
+AttentionKernel emulated_kernel() {
+  AttentionKernel kernel = attention_kernel_of_emulated_tiles(Target::kAmx);
+  kernel.prepare = kernel.release = [] {};
+  return kernel;
+}
+
+// The CPU with attention by emulated tiles.
+struct EmulatedDevice {
+  CpuDevice device;
+  AttentionKernel kernel = emulated_kernel();
+};
+
+template <typename Op>
+std::int64_t workspace_bytes_of(const EmulatedDevice& emulated, const Op& op) {
+  return workspace_bytes_of(emulated.device, op);
+}
+
+template <typename Op>
+void execute(EmulatedDevice& emulated, const Op& op, const Tensor& scratch) {
+  const FlushToZero mode;
+  if constexpr (std::is_same_v<Op, ops::AttentionForward> ||
+                std::is_same_v<Op, ops::AttentionBackward>) {
+    amx_attention(emulated.device, op, emulated.kernel, scratch.data());
+  } else {
+    execute(emulated.device, op, scratch);
+  }
+}
+
+TEST(AmxAttentionKernel, OfEmulatedTilesHasTheBitsOfTheTwin) {
+  if (active_target() < Target::kAvx512Bf16) GTEST_SKIP() << "no AVX-512 with bf16";
+  ops::HostBackend<EmulatedDevice> emulated({make_device(2, ProductPrecision::kAmx)});
+  const ForcedTarget without_tiles(Target::kAvx512);
+  const auto twin = make_cpu_backend(2, ProductPrecision::kAmx);
+  for (const ops::Case& row : ops::make_case_table().tests) {
+    if (row.op != "attention_forward" && row.op != "attention_backward") continue;
+    EXPECT_EQ(ops::compare_bits(row, DType::kBF16, {emulated}, {*twin}), "");
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::cpu
+
+#endif
