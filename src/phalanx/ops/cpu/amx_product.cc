@@ -34,7 +34,7 @@ LineSums row_sums_of(const MatrixProduct& p) {
 class AmxMultiplication {
  public:
   AmxMultiplication(const CpuDevice& device, const MatrixProduct& product, const AmxPlan& plan,
-                    std::byte* workspace);
+                    const TileKernel& kernel, std::byte* workspace);
   void run();
 
  private:
@@ -63,6 +63,7 @@ class AmxMultiplication {
   void point_at_sums(const Work& work, TileRun& run) const;
   void add_up_rows(const Work& work) const;
   TileFinish finish_of(const Range& panels, const Range& depths, Scratch& scratch) const;
+  bool fetches_c(TileFinish::Kind kind) const;
   std::int64_t steps() const { return ceil_div(depths_.count(), kStepDepth); }
 
   const MatrixProduct& p_;
@@ -81,10 +82,11 @@ class AmxMultiplication {
 };
 
 AmxMultiplication::AmxMultiplication(const CpuDevice& device, const MatrixProduct& product,
-                                     const AmxPlan& plan, std::byte* workspace)
+                                     const AmxPlan& plan, const TileKernel& kernel,
+                                     std::byte* workspace)
     : p_(product),
       plan_(plan),
-      kernel_(tile_kernel(device.processor.target)),
+      kernel_(kernel),
       target_(device.processor.target),
       threads_(device.threads),
       first_epilogue_(product.epilogue),
@@ -201,8 +203,18 @@ TileFinish AmxMultiplication::finish_of(const Range& panels, const Range& depths
       }
       finish.bias = scratch.bias - begin;
     }
+  } else if (e.kind != Epilogue::Kind::kStore && e.c.dtype == DType::kBF16 &&
+             e.activation == ops::ActivationKind::kGeluTanh) {
+    finish.kind = e.kind == Epilogue::Kind::kActivation ? Kind::kGelu : Kind::kGeluGradient;
   }
   return finish;
+}
+
+// Rows of a bf16 C are fetched for writing, those of an f32 C for adding.
+bool AmxMultiplication::fetches_c(TileFinish::Kind kind) const {
+  using Kind = TileFinish::Kind;
+  if (kind == Kind::kAdd) return plan_.fetches_c;
+  return kind == Kind::kBf16 || kind == Kind::kGelu || kind == Kind::kGeluGradient;
 }
 
 // Strips of the left operand meet the panels of a set, which stay in the second-level cache.
@@ -219,8 +231,7 @@ void AmxMultiplication::pass_strips(const Work& work, Scratch& scratch) const {
                 .row_end = plan_.rows,
                 .column_end = plan_.columns,
                 .finish = work.finish,
-                .fetches_c = work.finish.kind == TileFinish::Kind::kBf16 ||
-                             (work.finish.kind == TileFinish::Kind::kAdd && plan_.fetches_c)};
+                .fetches_c = fetches_c(work.finish.kind)};
     point_at_left(work, row, scratch, run);
     point_at_sums(work, run);
     kernel_.run(run, scratch.tiles);
@@ -297,9 +308,10 @@ std::int64_t most_amx_workspace_bytes(const CpuDevice& device, const MatrixProdu
          AmxPlan::most_workspace_bytes(shape_of(most), device.threads);
 }
 
-void multiply_amx(const CpuDevice& device, const MatrixProduct& product, std::byte* workspace) {
+void multiply_amx(const CpuDevice& device, const MatrixProduct& product, const TileKernel& kernel,
+                  std::byte* workspace) {
   const AmxPlan plan = plan_of(device, product);
-  AmxMultiplication(device, product, plan, workspace).run();
+  AmxMultiplication(device, product, plan, kernel, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), kAmxRowSumsBlock,
                     workspace + kTaskSets * TeamTasks::bytes(device.threads) +

@@ -2,6 +2,8 @@
 
 #include "phalanx/ops/cpu/amx_tiles.h"
 
+#include "phalanx/ops/cpu/amx_finisher.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -33,28 +35,6 @@ inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 constexpr std::int64_t kLine = 64;  // bytes; also a row of a packed register
 constexpr std::int64_t kSumsStride = kTileSide * 4;
-// With fewer steps, the stores of the last tile's sums take half of them.
-constexpr std::int64_t kFewSteps = 12;
-
-#define PHALANX_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512bf16")))
-
-// What is done between the steps of a tile: the pending tile's rows go to C, and C is fetched for
-// the tile itself.
-enum class Rows { kNone, kBf16, kBf16WithBias, kStore, kAdd, kAny };
-
-Rows rows_of(const PendingTile& tile) {
-  if (tile.sums == nullptr) return Rows::kNone;
-  switch (tile.finish.kind) {
-    case TileFinish::Kind::kBf16:
-      return tile.finish.bias == nullptr ? Rows::kBf16 : Rows::kBf16WithBias;
-    case TileFinish::Kind::kStore:
-      return Rows::kStore;
-    case TileFinish::Kind::kAdd:
-      return Rows::kAdd;
-    default:
-      return Rows::kAny;
-  }
-}
 
 // The rows of C that a whole tile will write.
 class RowsOfC {
@@ -105,72 +85,6 @@ class NextStrip {
   const std::byte* row_;
   std::int64_t stride_, rows_;
   std::int64_t line_ = 0, lines_of_row_ = 0, lines_a_step_ = 0;
-};
-
-template <Rows kRows>
-class Finisher {
- public:
-  PHALANX_AMX Finisher(TileState& state, std::int64_t steps)
-      : tile_(state.pending), transposed_(state.buffers + 2 * kTileSums), sums_(tile_.sums) {
-    if constexpr (kRows == Rows::kNone) return;
-    first_step_ = steps < kFewSteps ? steps / 2 : 0;
-    const std::int64_t left = steps - first_step_;
-    rows_a_step_ = (kTileSide + left - 1) / left;
-    if constexpr (kRows == Rows::kAny) return;
-    constexpr std::int64_t kSize = kRows == Rows::kStore || kRows == Rows::kAdd ? 4 : 2;
-    const EpilogueRows& c = tile_.finish.epilogue->c;
-    c_ = c.data + (tile_.row * c.stride + tile_.column) * kSize;
-    stride_ = c.stride * kSize;
-    if constexpr (kRows == Rows::kBf16WithBias) {
-      low_bias_ = _mm512_loadu_ps(tile_.finish.bias + tile_.column);
-      high_bias_ = _mm512_loadu_ps(tile_.finish.bias + tile_.column + 16);
-    }
-  }
-
-  PHALANX_AMX inline void after(std::int64_t step) {
-    if constexpr (kRows == Rows::kNone) return;
-    if (step < first_step_ || row_ == kTileSide) return;
-    const std::int64_t end = row_ + rows_a_step_ < kTileSide ? row_ + rows_a_step_ : kTileSide;
-    if constexpr (kRows == Rows::kAny) {
-      finish_rows(tile_, end, transposed_);
-      row_ = end;
-    } else {
-      for (; row_ < end; ++row_) finish_row();
-    }
-  }
-
- private:
-  // The same bits as the epilogue's.
-  PHALANX_AMX inline void finish_row() {
-    __m512 low = _mm512_load_ps(sums_);
-    __m512 high = _mm512_load_ps(sums_ + 16);
-    if constexpr (kRows == Rows::kBf16WithBias) {
-      low = _mm512_add_ps(low, low_bias_);
-      high = _mm512_add_ps(high, high_bias_);
-    }
-    if constexpr (kRows == Rows::kBf16 || kRows == Rows::kBf16WithBias) {
-      _mm512_storeu_si512(c_, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-    } else {
-      auto* c = reinterpret_cast<float*>(c_);
-      if constexpr (kRows == Rows::kAdd) {
-        low = _mm512_add_ps(_mm512_loadu_ps(c), low);
-        high = _mm512_add_ps(_mm512_loadu_ps(c + 16), high);
-      }
-      _mm512_storeu_ps(c, low);
-      _mm512_storeu_ps(c + 16, high);
-    }
-    sums_ += kTileSide;
-    c_ += stride_;
-  }
-
-  PendingTile& tile_;
-  float* transposed_;
-  const float* sums_;
-  std::byte* c_ = nullptr;
-  std::int64_t stride_ = 0;
-  std::int64_t first_step_ = 0, rows_a_step_ = kTileSide;
-  std::int64_t row_ = 0;
-  __m512 low_bias_, high_bias_;
 };
 
 // The operands of a step.
@@ -240,6 +154,10 @@ PHALANX_AMX void sum_tile(const TileRun& run, std::int64_t i, TileState& state,
       return sum_tile<Rows::kStore>(run, i, state, next_strip);
     case Rows::kAdd:
       return sum_tile<Rows::kAdd>(run, i, state, next_strip);
+    case Rows::kGelu:
+      return sum_tile<Rows::kGelu>(run, i, state, next_strip);
+    case Rows::kGeluGradient:
+      return sum_tile<Rows::kGeluGradient>(run, i, state, next_strip);
     case Rows::kAny:
       return sum_tile<Rows::kAny>(run, i, state, next_strip);
   }

@@ -29,11 +29,13 @@ constexpr std::int64_t packed_panel_bytes(std::int64_t steps) { return 2 * steps
 // How the sums of a tile come to C. The kinds but the last two need a whole tile.
 struct TileFinish {
   enum class Kind {
-    kBf16,        // c = bf16 of sum (+ bias)
-    kStore,       // c = sum, f32
-    kAdd,         // c += sum, f32
-    kAny,         // what the epilogue says, rows at a time
-    kTransposed,  // the tile is of C transposed; the epilogue sees C
+    kBf16,          // c = bf16 of sum (+ bias)
+    kStore,         // c = sum, f32
+    kAdd,           // c += sum, f32
+    kGelu,          // the epilogue's activation, of bf16: GeLU by tanh
+    kGeluGradient,  // and its gradient
+    kAny,           // what the epilogue says, rows at a time
+    kTransposed,    // the tile is of C transposed; the epilogue sees C
   };
   Kind kind = Kind::kAny;
   const Epilogue* epilogue = nullptr;

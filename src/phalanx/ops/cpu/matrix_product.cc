@@ -396,7 +396,9 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
   PHALANX_CHECK(product.epilogue.kind == Epilogue::Kind::kStore ||
                     product.epilogue.c.data != product.epilogue.other.data,
                 "sums of a product are kept where its other matrix is");
-  if (is_amx(device, product)) return multiply_amx(device, product, workspace);
+  if (is_amx(device, product)) {
+    return multiply_amx(device, product, tile_kernel(device.processor.target), workspace);
+  }
   const PanelKernel& kernel = kernel_of(device, product);
   const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
   Multiplication(product, plan, device.threads, workspace).run();
