@@ -312,6 +312,12 @@ std::vector<ops::Case> wanted_rows(const Options& options, DType storage) {
     const std::string name = row.op + " " + row.description;
     return name.find(options.filter) == std::string::npos || !holds(row.storage, storage);
   });
+  if (table.performance.empty()) {
+    throw UsageError(
+        "--filter '{}': no row of {} has it in its op and shape: without --filter all rows are "
+        "shown",
+        options.filter, options.dtype);
+  }
   return table.performance;
 }
 

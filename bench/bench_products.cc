@@ -222,14 +222,30 @@ class Bench {
   double peak_;  // operations per second
 };
 
-void run(const Options& options) {
-  Bench bench(options);
+struct WantedRow {
+  LayerSize size;
+  Pass pass;
+  const char* name;  // of the pass
+};
+
+std::vector<WantedRow> wanted_rows(const std::string& filter) {
+  std::vector<WantedRow> rows;
   for (const LayerSize& size : kSizes) {
     for (const auto& [pass, name] : kPasses) {
       const std::string row = fmt::format("{}x{}x{} {}", size.rows, size.n, size.k, name);
-      if (row.find(options.filter) != std::string::npos) bench.run(size, pass, name);
+      if (row.find(filter) != std::string::npos) rows.push_back({size, pass, name});
     }
   }
+  if (rows.empty()) {
+    throw UsageError("--filter '{}': no row has it: without --filter all rows are shown", filter);
+  }
+  return rows;
+}
+
+void run(const Options& options) {
+  const std::vector<WantedRow> rows = wanted_rows(options.filter);
+  Bench bench(options);
+  for (const WantedRow& row : rows) bench.run(row.size, row.pass, row.name);
 }
 
 }  // namespace
