@@ -15,6 +15,7 @@
 #if defined(__x86_64__)
 #include "phalanx/ops/cpu/emulated_tiles.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): a function, under another name
 #define tile_kernel tile_kernel_of_emulated_tiles
 // NOLINTNEXTLINE(bugprone-suspicious-include): the program itself, with other instructions
 #include "phalanx/ops/cpu/amx_tiles.cc"

@@ -49,8 +49,10 @@ inline TileRegisters& tile_registers() {
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbf16ps
+// NOLINTBEGIN(readability-identifier-naming): the compiler's names
 #define _tile_loadd(to, from, stride) tile_registers().load(to, from, stride)
 #define _tile_stream_loadd(to, from, stride) tile_registers().load(to, from, stride)
 #define _tile_stored(from, to, stride) tile_registers().store(from, to, stride)
 #define _tile_zero(to) tile_registers().clear(to)
 #define _tile_dpbf16ps(sums, left, right) tile_registers().multiply(sums, left, right)
+// NOLINTEND(readability-identifier-naming)
