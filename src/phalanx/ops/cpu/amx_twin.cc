@@ -12,35 +12,55 @@
 namespace phalanx::cpu {
 namespace {
 
-// Element `i` of packed bf16.
-float element(const std::byte* from, std::int64_t i) {
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, from + i * 2, sizeof bits);
-  return twin_flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+#if defined(__x86_64__)
+// Without the instruction a fused multiply-add is a call of the library.
+#define PHALANX_FMA __attribute__((target("avx2,fma")))
+#endif
+
+// Elements of packed bf16: the even ones and the odd ones.
+inline void split(const std::byte* from, float* even, float* odd) {
+  for (std::int64_t i = 0; i < kTwinSide; ++i) {
+    std::uint32_t pair = 0;
+    std::memcpy(&pair, from + i * 4, sizeof pair);
+    even[i] = twin_flushed(std::bit_cast<float>(pair << 16U));
+    odd[i] = twin_flushed(std::bit_cast<float>(pair & 0xffff0000U));
+  }
 }
+
+// All columns of a row of sums at a time.
+__attribute__((always_inline)) inline void multiply_rows(const RegisterProduct& p) {
+  float even_right[kTwinSide][kTwinSide], odd_right[kTwinSide][kTwinSide];  // [pair][column]
+  for (std::int64_t pair = 0; pair < kTwinSide; ++pair) {
+    split(p.right + pair * p.right_stride, even_right[pair], odd_right[pair]);
+  }
+  for (std::int64_t row = 0; row < kTwinSide; ++row) {
+    float even_left[kTwinSide], odd_left[kTwinSide];
+    split(p.left + row * p.left_stride, even_left, odd_left);
+    float even[kTwinSide] = {}, odd[kTwinSide] = {};
+    for (std::int64_t pair = 0; pair < kTwinSide; ++pair) {
+      for (std::int64_t i = 0; i < kTwinSide; ++i) {
+        even[i] = twin_multiply_add(even_left[pair], even_right[pair][i], even[i]);
+        odd[i] = twin_multiply_add(odd_left[pair], odd_right[pair][i], odd[i]);
+      }
+    }
+    float* const sums = p.sums + row * p.sums_stride;
+    for (std::int64_t i = 0; i < kTwinSide; ++i)
+      sums[i] = twin_add(sums[i], twin_add(even[i], odd[i]));
+  }
+}
+
+#if defined(PHALANX_FMA)
+PHALANX_FMA void multiply_rows_fused(const RegisterProduct& p) { multiply_rows(p); }
+#endif
 
 }  // namespace
 
 void multiply_registers(const RegisterProduct& p) {
-  float b[kTwinSide][kStepDepth];  // by column of the sums
-  for (std::int64_t pair = 0; pair < kTwinSide; ++pair) {
-    for (std::int64_t i = 0; i < 2 * kTwinSide; ++i) {
-      b[i / 2][2 * pair + i % 2] = element(p.right + pair * p.right_stride, i);
-    }
-  }
-  for (std::int64_t row = 0; row < kTwinSide; ++row) {
-    float a[kStepDepth];
-    for (std::int64_t i = 0; i < kStepDepth; ++i) a[i] = element(p.left + row * p.left_stride, i);
-    for (std::int64_t column = 0; column < kTwinSide; ++column) {
-      float even = 0.0F, odd = 0.0F;
-      for (std::int64_t i = 0; i < kStepDepth; i += 2) {
-        even = twin_multiply_add(a[i], b[column][i], even);
-        odd = twin_multiply_add(a[i + 1], b[column][i + 1], odd);
-      }
-      float& sum = p.sums[row * p.sums_stride + column];
-      sum = twin_add(sum, twin_add(even, odd));
-    }
-  }
+#if defined(PHALANX_FMA)
+  static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (has_fma) return multiply_rows_fused(p);
+#endif
+  multiply_rows(p);
 }
 
 namespace {
