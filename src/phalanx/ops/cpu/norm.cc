@@ -250,26 +250,37 @@ HWY_INLINE void backward_rows(const BackwardOperands<kMean, T, Stream>& in, std:
                               float* dweight) {
   const FloatTag d;
   float* dbias = dweight + in.columns;
+  // Copies, because the compiler reads what lies in memory again after every store.
+  const NormWeight<T> weights = in.weight;
+  const Stream* x[kRows];
+  const T* dy[kRows];
+  FloatVector mean[kRows], rstd[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    x[k] = in.x[r + k];
+    dy[k] = in.dy[r + k];
+    mean[k] = hn::Set(d, kMean ? in.mean[r + k] : 0.0F);
+    rstd[k] = hn::Set(d, in.rstd[r + k]);
+  }
   RowSums sums[kRows];
   for_terms<RowTerms>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
     constexpr int kPart = decltype(part)::value;
     if constexpr (kRows > 1) prefetch_rows<kRows>(in, r, i);
-    const auto weight = in.weight.load(lanes, i);
+    const auto weight = weights.load(lanes, i);
     auto weight_sum = lanes.load(dweight + i);
     auto bias_sum = hn::Zero(d);
     if constexpr (kMean) bias_sum = lanes.load(dbias + i);
     HWY_UNROLL(4)
     for (int k = 0; k < kRows; ++k) {
-      const float mean = kMean ? in.mean[r + k] : 0.0F;
-      const auto normalised =
-          hn::Mul(centred<kMean>(lanes, in.x[r + k] + i, mean), hn::Set(d, in.rstd[r + k]));
-      const auto dy = lanes.load(in.dy[r + k] + i);  // zero beyond the row, and so are the products
-      const auto gradient = hn::Mul(dy, weight);
-      weight_sum = hn::MulAdd(dy, normalised, weight_sum);
+      auto normalised = lanes.load(x[k] + i);
+      if constexpr (kMean) normalised = hn::Sub(normalised, mean[k]);
+      normalised = hn::Mul(normalised, rstd[k]);
+      const auto gradient_of_y = lanes.load(dy[k] + i);  // zero beyond the row; so are products
+      const auto gradient = hn::Mul(gradient_of_y, weight);
+      weight_sum = hn::MulAdd(gradient_of_y, normalised, weight_sum);
       auto& product_sum = sums[k].product.template at<kPart>();
       product_sum = hn::MulAdd(gradient, normalised, product_sum);
       if constexpr (kMean) {
-        bias_sum = hn::Add(bias_sum, dy);
+        bias_sum = hn::Add(bias_sum, gradient_of_y);
         auto& gradient_sum = sums[k].gradient.template at<kPart>();
         gradient_sum = hn::Add(gradient_sum, gradient);
       }

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "phalanx/ops/cpu/storage-inl.h"
 
@@ -35,13 +37,29 @@ struct FloatPair {
 #if HWY_TARGET != HWY_SCALAR
 using PairTag = hn::Repartition<std::uint16_t, FloatTag>;
 
-HWY_INLINE FloatPair load_pair(const bfloat16* from) {
+HWY_INLINE FloatPair widen_pair(hn::Vec<PairTag> elements) {
   const FloatTag d;
   const BitsTag tag;
-  const auto loaded = hn::LoadU(PairTag(), reinterpret_cast<const std::uint16_t*>(from));
-  const auto bits = hn::BitCast(tag, loaded);
+  const auto bits = hn::BitCast(tag, elements);
   return {hn::BitCast(d, hn::ShiftLeft<16>(bits)),
           hn::BitCast(d, hn::And(bits, hn::Set(tag, 0xffff0000U)))};
+}
+
+HWY_INLINE FloatPair load_pair(const bfloat16* from) {
+  return widen_pair(hn::LoadU(PairTag(), reinterpret_cast<const std::uint16_t*>(from)));
+}
+
+// The first `count` of a pair's elements, zeros behind them.
+HWY_INLINE FloatPair load_first_pair(const bfloat16* from, std::int64_t count) {
+#if HWY_TARGET == HWY_AVX3  // masked loads do not fault; AVX2 has none of 16 bits
+  const PairTag tag;
+  return widen_pair(hn::MaskedLoad(hn::FirstN(tag, static_cast<std::size_t>(count)), tag,
+                                   reinterpret_cast<const std::uint16_t*>(from)));
+#else
+  HWY_ALIGN bfloat16 elements[2 * kMaxLanes] = {};
+  std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(bfloat16));
+  return load_pair(elements);
+#endif
 }
 
 // As store() of the elements one by one. kNumbers: no element is NaN.
@@ -65,13 +83,6 @@ struct PairSums {
   // The bits of FloatSums::total(), whose last step adds the odd numbers' sum to the even ones'.
   HWY_INLINE float total() const { return even.total() + odd.total(); }
 };
-
-// The first `count` of a pair's elements, zeros behind them.
-HWY_INLINE FloatPair load_first_pair(const bfloat16* from, std::int64_t count) {
-  HWY_ALIGN bfloat16 elements[2 * kMaxLanes] = {};
-  std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(bfloat16));
-  return load_pair(elements);
-}
 
 // Adds a[i] b[i] to the sums, for at most kPairTerms terms; kWhole: for as many.
 template <bool kWhole, std::size_t... k>
