@@ -1,4 +1,4 @@
-// The forward of attention, fused and unfused, and delta. A task has some strips of queries of one
+// The forward of attention, fused and unfused. A task has some strips of queries of one
 // key/value head and walks over the blocks of keys. It copies a block once for all its strips.
 //
 // Fused: an online softmax. Unfused: a first walk over the keys computes the statistics of the
@@ -274,24 +274,6 @@ void forward_task(const ForwardProblem& problem, std::int64_t index, float* base
   }
 }
 
-float row_dot(DType a_dtype, const std::byte* a, DType b_dtype, const std::byte* b,
-              std::int64_t width) {
-  float result = 0.0F;
-  with_storage(a_dtype, [&](auto a_type) HWY_ATTR {
-    with_storage(b_dtype, [&](auto b_type) HWY_ATTR {
-      const auto* left = reinterpret_cast<const decltype(a_type)*>(a);
-      const auto* right = reinterpret_cast<const decltype(b_type)*>(b);
-      FloatSums sums;
-      for_terms<FloatSums>(0, width, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
-        auto& sum = sums.at<decltype(k)::value>();
-        sum = hn::MulAdd(lanes.load(left + i), lanes.load(right + i), sum);
-      });
-      result = sums.total();
-    });
-  });
-  return result;
-}
-
 }  // namespace
 }  // namespace phalanx::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -300,7 +282,6 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::cpu {
 namespace {
 HWY_EXPORT(forward_task);
-HWY_EXPORT(row_dot);
 
 std::int64_t slot_floats(const AttentionShape& shape) {
   return ForwardScratch(shape, nullptr).size;
@@ -342,26 +323,6 @@ void execute(CpuDevice& device, const ops::UnfusedAttentionForward& op, const Te
   ForwardProblem problem(device, op.in, op.out);
   problem.probabilities = HeadRows::of_probabilities(op.probabilities);
   run_forward(device, problem, scratch);
-}
-
-void execute(CpuDevice& device, const ops::AttentionDelta& op, const Tensor& /*scratch*/) {
-  const HeadRows out = HeadRows::of_heads(op.out);
-  const HeadRows dout = HeadRows::of_heads(op.dout);
-  expect_statistic("delta", op.delta);
-  const std::int64_t batch = op.out.shape[1];
-  const std::int64_t heads = op.out.shape[2];
-  const std::int64_t width = op.out.shape[3];
-  const Blocks blocks = row_blocks(op.out.shape[0] * batch * heads, width);
-  parallel_for(device.threads, blocks.count(), [&](std::int64_t task) {
-    for (std::int64_t i = blocks.begin(task); i < blocks.end(task); ++i) {
-      const std::int64_t head = i % heads;
-      const std::int64_t sample = i / heads % batch;
-      const std::int64_t query = i / heads / batch;
-      row_statistic(op.delta, sample, head, query) =
-          HWY_DYNAMIC_DISPATCH(row_dot)(out.dtype(), out.at(query, sample, head), dout.dtype(),
-                                        dout.at(query, sample, head), width);
-    }
-  });
 }
 
 }  // namespace phalanx::cpu

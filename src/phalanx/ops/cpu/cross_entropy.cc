@@ -17,132 +17,13 @@
 #include <type_traits>
 
 #include "phalanx/ops/cpu/execute.h"
-#include "phalanx/ops/cpu/exponential-inl.h"
+#include "phalanx/ops/cpu/logits-inl.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
-#include "phalanx/ops/cpu/storage-inl.h"
 #include "phalanx/ops/fault.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
-
-// Columns whose logits and exponentials stay in the first-level cache.
-constexpr std::int64_t kColumnBlock = 2048;
-
-// The largest logit so far and the sum of exp(x - largest); NaN where that is undefined.
-struct RowStatistics {
-  float largest = -std::numeric_limits<float>::infinity();
-  double sum = 0.0;
-
-  // Adds more columns. NaN stays the largest.
-  void add(float block_largest, double block_sum) {
-    if (block_largest == -std::numeric_limits<float>::infinity()) return;
-    if (!std::isnan(largest) && !(block_largest <= largest)) {
-      sum *= std::exp(static_cast<double>(largest) - block_largest);
-      largest = block_largest;
-    }
-    sum += block_sum * std::exp(static_cast<double>(block_largest) - largest);
-  }
-};
-
-// The largest of some logits; NaN if one is NaN.
-template <typename T>
-HWY_INLINE float largest_of(const T* x, std::int64_t count) {
-  const FloatTag d;
-  const std::int64_t step = lane_count();
-  auto largest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const auto lowest = largest;
-  auto numbers = hn::FirstN(d, kMaxLanes);
-  std::int64_t i = 0;
-  for (; i + 4 * step <= count; i += 4 * step) {
-    const auto x0 = load(x + i);
-    const auto x1 = load(x + i + step);
-    const auto x2 = load(x + i + 2 * step);
-    const auto x3 = load(x + i + 3 * step);
-    largest = hn::Max(largest, hn::Max(hn::Max(x0, x1), hn::Max(x2, x3)));
-    numbers = hn::And(numbers, hn::And(hn::And(hn::Eq(x0, x0), hn::Eq(x1, x1)),
-                                       hn::And(hn::Eq(x2, x2), hn::Eq(x3, x3))));
-  }
-  for_vectors(i, count, [&](std::int64_t k, auto lanes) HWY_ATTR {
-    const auto rest = lanes.valid_or(lanes.load(x + k), lowest);
-    largest = hn::Max(largest, rest);
-    numbers = hn::And(numbers, hn::Eq(rest, rest));
-  });
-  if (!hn::AllTrue(d, numbers)) return std::numeric_limits<float>::quiet_NaN();
-  // Turns -0 into 0, because either of them may be the largest.
-  return hn::GetLane(hn::MaxOfLanes(d, largest)) + 0.0F;
-}
-
-// The sum of exp(x - largest). Stores the exponentials in `powers` unless that is null; `powers`
-// may be x. Prefetches later blocks, and what will be stored.
-template <bool kKeep, typename T>
-HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, float* powers) {
-  const auto shift = hn::Set(FloatTag(), largest);
-  FloatSums sums;
-  for_terms<FloatSums>(0, count, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
-    prefetch(x + i, kColumnBlock * static_cast<std::int64_t>(sizeof(T)));
-    prefetch_second_level(x + i + 2 * kColumnBlock);
-    if constexpr (kKeep) prefetch_second_level(powers + i + kColumnBlock / 2);
-    const auto power = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
-    if constexpr (kKeep) lanes.store(power, powers + i);
-    auto& sum = sums.at<decltype(part)::value>();
-    sum = hn::Add(sum, lanes.valid(power));
-  });
-  return sums.total();
-}
-
-// One pass over a row. For a gradient, `powers` receives the row's exponentials, each relative to
-// the largest logit of its block, and `largest` the block's largest logit. Otherwise both are null.
-template <typename T>
-HWY_INLINE RowStatistics statistics_of(const T* x, std::int64_t vocabulary, float* powers,
-                                       float* largest) {
-  RowStatistics row;
-  const Blocks blocks{vocabulary, kColumnBlock};
-  for (std::int64_t block = 0; block < blocks.count(); ++block) {
-    const std::int64_t begin = blocks.begin(block);
-    const std::int64_t count = blocks.end(block) - begin;
-    const float block_largest = largest_of(x + begin, count);
-    if (powers == nullptr) {
-      row.add(block_largest, sum_of_powers<false>(x + begin, count, block_largest, powers));
-    } else {
-      row.add(block_largest, sum_of_powers<true>(x + begin, count, block_largest, powers + begin));
-      largest[block] = block_largest;
-    }
-  }
-  // exponential_or_zero returns 0 for infinity - infinity.
-  if (!std::isfinite(row.largest)) row.sum = std::numeric_limits<double>::quiet_NaN();
-  return row;
-}
-
-// Corrects factor * exp(x - largest) / sum at the target (if not below 0) and in the padding.
-template <typename To>
-HWY_INLINE void finish_gradient(const RowStatistics& row, double factor, double at_target,
-                                std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
-                                To* dlogits) {
-  if (target >= 0) {
-    const double probability = std::exp(at_target - row.largest) / row.sum;
-    store_first(hn::Set(FloatTag(), static_cast<float>(factor * (probability - 1.0))),
-                dlogits + target, 1);
-  }
-  std::fill(dlogits + vocabulary, dlogits + columns, To());
-}
-
-// dlogits = factor * (exp(x - largest) / sum - onehot(target)). A target below 0 is in no column. x
-// may be dlogits.
-template <typename From, typename To>
-HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double factor,
-                             std::int64_t target, std::int64_t vocabulary, std::int64_t columns,
-                             To* dlogits) {
-  const FloatTag d;
-  const double at_target = target < 0 ? 0.0 : hn::GetLane(load_first(x + target, 1));
-  const auto shift = hn::Set(d, row.largest);
-  const auto scale = hn::Set(d, static_cast<float>(factor / row.sum));
-  for_vectors(0, vocabulary, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    const auto exponential = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
-    lanes.store(hn::Mul(exponential, scale), dlogits + i);
-  });
-  finish_gradient(row, factor, at_target, target, vocabulary, columns, dlogits);
-}
 
 // The gradient of a row without loss: zeros.
 template <typename From, typename To>
@@ -153,20 +34,6 @@ HWY_INLINE void row_gradient_or_zero(const From* x, const RowStatistics& row, do
     std::fill_n(dlogits, columns, To());
   } else {
     row_gradient(x, row, factor, target, vocabulary, columns, dlogits);
-  }
-}
-
-// As row_gradient, from the exponentials that statistics_of stored; dlogits may be the same memory.
-template <typename To>
-HWY_INLINE void scale_powers(const float* powers, const float* largest, const RowStatistics& row,
-                             double factor, std::int64_t vocabulary, To* dlogits) {
-  const Blocks blocks{vocabulary, kColumnBlock};
-  for (std::int64_t block = 0; block < blocks.count(); ++block) {
-    const double shrink = std::exp(static_cast<double>(largest[block]) - row.largest);
-    const auto scale = hn::Set(FloatTag(), static_cast<float>(factor * shrink / row.sum));
-    for_vectors(blocks.begin(block), blocks.end(block), [&](std::int64_t i, auto lanes) HWY_ATTR {
-      lanes.store(hn::Mul(lanes.load(powers + i), scale), dlogits + i);
-    });
   }
 }
 
@@ -184,7 +51,7 @@ struct RowScratch {
   explicit RowScratch(const ops::CrossEntropy& op) {
     if (!op.dlogits) return;
     const std::int64_t columns = op.logits.shape[1];
-    if (op.dlogits.dtype != DType::kF32) powers = columns;
+    if (op.dlogits.dtype != DType::kF32) powers = powers_size(columns);
     size = powers + Blocks{columns, kColumnBlock}.count();
   }
 };
@@ -224,7 +91,7 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) 
         std::fill_n(dlogits[r], columns, To());
         continue;
       }
-      scale_powers(powers, largest, row, factor, op.vocabulary, dlogits[r]);
+      scale_powers<From>(powers, largest, row, factor, op.vocabulary, dlogits[r]);
       finish_gradient(row, factor, at_target, targets[r], op.vocabulary, columns, dlogits[r]);
     }
   });

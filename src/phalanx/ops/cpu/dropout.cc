@@ -9,6 +9,8 @@
 // clang-format on
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
@@ -47,6 +49,14 @@ void backward(const CpuDevice& device, const ops::DropoutBackward& op) {
   const HiddenDropout dropout(op.dropout, op.rows);
   const Blocks blocks = row_blocks(op.dout.shape[0] * op.dout.shape[1], columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
+    if constexpr (std::is_same_v<T, Stream>) {
+      if (op.dropout.probability <= 0.0) {
+        const std::int64_t count = (blocks.end(block) - blocks.begin(block)) * columns;
+        std::memmove(dx[blocks.begin(block)], dout[blocks.begin(block)],
+                     static_cast<std::size_t>(count) * sizeof(T));
+        return;
+      }
+    }
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
       dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
         lanes.store(drop(lanes.load(dout[r] + i)), dx[r] + i);

@@ -16,8 +16,8 @@
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/pairs-inl.h"
 #include "phalanx/ops/cpu/parallel.h"
-#include "phalanx/ops/cpu/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
@@ -36,17 +36,6 @@ struct NormWeight {
     return hn::Add(lanes.load(data + i), hn::Set(FloatTag(), offset));
   }
 };
-
-// dx = gradient, or round(gradient) + residual.
-template <typename Stream, typename Lanes>
-HWY_INLINE void store_gradient(Lanes lanes, FloatVector gradient, const Stream* residual,
-                               Stream* dx, std::int64_t i) {
-  if (residual == nullptr) {
-    lanes.store(gradient, dx + i);
-  } else {
-    lanes.store(hn::Add(round_to<Stream>(gradient), lanes.load(residual + i)), dx + i);
-  }
-}
 
 // Sums within a row that are few enough for several rows in registers.
 using RowTerms = Sums<float, 16>;
@@ -89,13 +78,13 @@ HWY_INLINE float row_sum(const T* x, std::int64_t columns) {
 }
 
 // Elements of a row less its mean; beyond the row they are minus the mean.
+template <bool kMean>
+HWY_INLINE FloatVector centred(FloatVector x, float mean) {
+  return kMean ? hn::Sub(x, hn::Set(FloatTag(), mean)) : x;
+}
 template <bool kMean, typename Lanes, typename Stream>
 HWY_INLINE FloatVector centred(Lanes lanes, const Stream* x, float mean) {
-  if constexpr (kMean) {
-    return hn::Sub(lanes.load(x), hn::Set(FloatTag(), mean));
-  } else {
-    return lanes.load(x);
-  }
+  return centred<kMean>(lanes.load(x), mean);
 }
 
 template <bool kMean, typename T>
@@ -205,7 +194,8 @@ struct RowSums {
   HWY_INLINE RowSums() : gradient(), product() {}
 };
 
-// dx of one row from its sums: rstd (g - mean(g) - n mean(g n)), without mean(g) in RMS norms.
+// dx of one row from its sums: rstd (g - mean(g) - n mean(g n)), without mean(g) in RMS norms;
+// rounded and added to the residual if there is one.
 template <bool kMean, typename T, typename Stream>
 HWY_INLINE void backward_row(const BackwardOperands<kMean, T, Stream>& in, std::int64_t r,
                              const RowSums& sums) {
@@ -219,14 +209,23 @@ HWY_INLINE void backward_row(const BackwardOperands<kMean, T, Stream>& in, std::
   const T* dy = in.dy[r];
   const Stream* residual = in.residual.data == nullptr ? nullptr : in.residual[r];
   Stream* dx = in.dx[r];
-  for_vectors(0, in.columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
-    const auto normalised = hn::Mul(centred<kMean>(lanes, x + i, mean), rstd);
+  const T* weight = in.weight.data;
+  const auto offset = hn::Set(d, in.weight.offset);
+  const auto gradient_of = [&](FloatVector value, FloatVector of_y, FloatVector scale) HWY_ATTR {
+    const auto normalised = hn::Mul(centred<kMean>(value, mean), rstd);
     // The same product as in the sums, so a row with one column has gradient 0.
-    auto scaled = hn::Mul(lanes.load(dy + i), in.weight.load(lanes, i));
+    auto scaled = hn::Mul(of_y, hn::Add(scale, offset));
     if constexpr (kMean) scaled = hn::Sub(scaled, mean_gradient);
-    const auto gradient = hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, scaled));
-    store_gradient(lanes, gradient, residual, dx, i);
-  });
+    return hn::Mul(rstd, hn::NegMulAdd(normalised, mean_product, scaled));
+  };
+  if (residual == nullptr) {
+    map(0, in.columns, gradient_of, dx, x, dy, weight);
+  } else {
+    const auto body =
+        [&](FloatVector value, FloatVector of_y, FloatVector scale, FloatVector more)
+            HWY_ATTR { return hn::Add(round_to<Stream>(gradient_of(value, of_y, scale)), more); };
+    map(0, in.columns, body, dx, x, dy, weight, residual);
+  }
 }
 
 // Prefetches what memory brings late (measured on a Zen 4): in f32 the lines that kRows rows from r
@@ -251,26 +250,37 @@ HWY_INLINE void backward_rows(const BackwardOperands<kMean, T, Stream>& in, std:
                               float* dweight) {
   const FloatTag d;
   float* dbias = dweight + in.columns;
+  // Copies, because the compiler reads what lies in memory again after every store.
+  const NormWeight<T> weights = in.weight;
+  const Stream* x[kRows];
+  const T* dy[kRows];
+  FloatVector mean[kRows], rstd[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    x[k] = in.x[r + k];
+    dy[k] = in.dy[r + k];
+    mean[k] = hn::Set(d, kMean ? in.mean[r + k] : 0.0F);
+    rstd[k] = hn::Set(d, in.rstd[r + k]);
+  }
   RowSums sums[kRows];
   for_terms<RowTerms>(0, in.columns, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
     constexpr int kPart = decltype(part)::value;
     if constexpr (kRows > 1) prefetch_rows<kRows>(in, r, i);
-    const auto weight = in.weight.load(lanes, i);
+    const auto weight = weights.load(lanes, i);
     auto weight_sum = lanes.load(dweight + i);
     auto bias_sum = hn::Zero(d);
     if constexpr (kMean) bias_sum = lanes.load(dbias + i);
     HWY_UNROLL(4)
     for (int k = 0; k < kRows; ++k) {
-      const float mean = kMean ? in.mean[r + k] : 0.0F;
-      const auto normalised =
-          hn::Mul(centred<kMean>(lanes, in.x[r + k] + i, mean), hn::Set(d, in.rstd[r + k]));
-      const auto dy = lanes.load(in.dy[r + k] + i);  // zero beyond the row, and so are the products
-      const auto gradient = hn::Mul(dy, weight);
-      weight_sum = hn::MulAdd(dy, normalised, weight_sum);
+      auto normalised = lanes.load(x[k] + i);
+      if constexpr (kMean) normalised = hn::Sub(normalised, mean[k]);
+      normalised = hn::Mul(normalised, rstd[k]);
+      const auto gradient_of_y = lanes.load(dy[k] + i);  // zero beyond the row; so are products
+      const auto gradient = hn::Mul(gradient_of_y, weight);
+      weight_sum = hn::MulAdd(gradient_of_y, normalised, weight_sum);
       auto& product_sum = sums[k].product.template at<kPart>();
       product_sum = hn::MulAdd(gradient, normalised, product_sum);
       if constexpr (kMean) {
-        bias_sum = hn::Add(bias_sum, dy);
+        bias_sum = hn::Add(bias_sum, gradient_of_y);
         auto& gradient_sum = sums[k].gradient.template at<kPart>();
         gradient_sum = hn::Add(gradient_sum, gradient);
       }

@@ -51,13 +51,19 @@ HWY_INLINE void store_bits(BitsVector bits, void* to) {
 HWY_INLINE FloatVector bf16_to_float(BitsVector bits) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(bits));
 }
-HWY_INLINE BitsVector float_to_bf16(FloatVector value) {
+// A bf16 in the upper half of every lane; the lower half is arbitrary. kNumbers: no lane is NaN.
+template <bool kNumbers = false>
+HWY_INLINE BitsVector round_to_upper_half(FloatVector value) {
   const BitsTag tag;
   const auto bits = hn::BitCast(tag, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(tag, 1));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(tag, 0x7fff)));
+  if constexpr (kNumbers) return rounded;
   const auto quiet = hn::Or(bits, hn::Set(tag, 0x400000));
-  return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(tag, hn::IsNaN(value)), quiet, rounded));
+  return hn::IfThenElse(hn::RebindMask(tag, hn::IsNaN(value)), quiet, rounded);
+}
+HWY_INLINE BitsVector float_to_bf16(FloatVector value) {
+  return hn::ShiftRight<16>(round_to_upper_half(value));
 }
 
 // The same steps as to_float(float16) and to_float16(float), for targets without conversions.
@@ -171,7 +177,8 @@ HWY_INLINE FloatVector round_to(FloatVector value) {
     if constexpr (kDTypeOf<T> == DType::kF16) {
       return f16_to_float(float_to_f16(value));
     } else {
-      return bf16_to_float(float_to_bf16(value));
+      const auto upper = hn::Set(BitsTag(), 0xffff0000U);
+      return hn::BitCast(FloatTag(), hn::And(round_to_upper_half(value), upper));
     }
   }
 }
