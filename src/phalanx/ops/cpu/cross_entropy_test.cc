@@ -110,6 +110,8 @@ class Bf16Logits : public testing::Test {
                                     .seed = seed_,
                                     .vocabulary = narrow_.shape[1] - kPadding});
     }
+    EXPECT_EQ(loss[0].as<float>()[kIgnoredRow], 0.0F);
+    EXPECT_EQ(dlogits[0].as<bfloat16>()[kIgnoredRow * narrow_.shape[1]].bits, 0);
     return difference(loss[0], loss[1]) + difference(dlogits[0], dlogits[1]);
   }
 
