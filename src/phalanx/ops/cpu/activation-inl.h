@@ -36,33 +36,30 @@ struct SquaredRelu {
 };
 
 // x s with s = 1 / (1 + exp(-x)).
-template <typename Math>
 struct Silu {
   // The limits keep exp(-x) away from infinity and subnormal numbers.
   static HWY_INLINE FloatVector power_of(FloatVector x) {
-    const FloatTag d;
-    const auto bound = hn::Set(d, static_cast<float>(kActivationBound * Math::kUnit));
-    const auto exponent = hn::Mul(x, hn::Set(d, static_cast<float>(-Math::kUnit)));
-    return Math::exponential(hn::Min(hn::Max(exponent, hn::Neg(bound)), bound));
+    const auto bound = hn::Set(FloatTag(), 80.0F);
+    return exponential(hn::Min(hn::Max(hn::Neg(x), hn::Neg(bound)), bound));
   }
   static HWY_INLINE FloatVector value(FloatVector x) {
-    return Math::divide(x, hn::Add(hn::Set(FloatTag(), 1.0F), power_of(x)));
+    return hn::Div(x, hn::Add(hn::Set(FloatTag(), 1.0F), power_of(x)));
   }
   // s + x s (1 - s), where 1 - s = exp(-x) s.
   static HWY_INLINE FloatVector derivative(FloatVector x) {
     const auto one = hn::Set(FloatTag(), 1.0F);
     const auto power = power_of(x);
-    const auto s = Math::divide(one, hn::Add(one, power));
+    const auto s = hn::Div(one, hn::Add(one, power));
     return hn::MulAdd(hn::Mul(x, s), hn::Mul(power, s), s);
   }
 };
 
-// Calls body(Form()) with the type of an activation whose results are stored as T.
-template <typename T, typename Body>
+// Calls body(Form()) with the type of an activation.
+template <typename Body>
 HWY_INLINE void with_form(ops::ActivationKind kind, const Body& body) {
   switch (kind) {
     case ops::ActivationKind::kGeluTanh:
-      return body(TanhGelu<MathOf<T>>());
+      return body(TanhGelu());
     case ops::ActivationKind::kGeluErf:
       return body(ErfGelu());
     case ops::ActivationKind::kRelu:
@@ -70,7 +67,7 @@ HWY_INLINE void with_form(ops::ActivationKind kind, const Body& body) {
     case ops::ActivationKind::kSquaredRelu:
       return body(SquaredRelu());
     case ops::ActivationKind::kSilu:
-      return body(Silu<MathOf<T>>());
+      return body(Silu());
   }
 }
 

@@ -39,7 +39,7 @@ void forward(const CpuDevice& device, const ops::BiasActivationForward& op) {
   const auto x = rows_of<T>(op.x);
   const auto y = rows_of<T>(op.y);
   const T* bias = dense<T>(op.bias);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_blocks(device, op.x.shape[0], op.x.shape[1],
              [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
                FloatBlock block;
@@ -55,7 +55,7 @@ void backward(const CpuDevice& device, const ops::BiasActivationBackward& op) {
   const auto dy = rows_of<T>(op.dy);
   const auto dx = rows_of<T>(op.dx);
   const T* bias = dense<T>(op.bias);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_blocks(device, op.x.shape[0], op.x.shape[1],
              [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
                FloatBlock block, gradient;
@@ -74,7 +74,7 @@ void gated_forward(const CpuDevice& device, const ops::GatedActivationForward& o
   const auto x = rows_of<T>(op.x);
   const auto y = rows_of<T>(op.y);
   const T* bias = dense<T>(op.bias);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_blocks(device, op.x.shape[0], columns,
              [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
                FloatBlock gate, up;
@@ -93,7 +93,7 @@ void gated_backward(const CpuDevice& device, const ops::GatedActivationBackward&
   const auto dy = rows_of<T>(op.dy);
   const auto dx = rows_of<T>(op.dx);
   const T* bias = dense<T>(op.bias);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_blocks(device, op.x.shape[0], columns,
              [&](std::int64_t r, std::int64_t c, std::int64_t count) HWY_ATTR {
                FloatBlock gate, slope, up, gradient;

@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
 // Columns of a row at a time: read as floats into the first-level cache, computed on there,
-// written. So a form is compiled once for all storage types of a size. While a block is computed
-// the next columns come from memory.
+// written. So a form is compiled once for all storage types. While a block is computed the next
+// columns come from memory.
 constexpr std::int64_t kColumnBlock = 256;
 using FloatBlock = std::array<float, kColumnBlock>;
 
@@ -91,10 +91,9 @@ void values_and_derivatives(std::int64_t count, FloatBlock& x, FloatBlock& deriv
     store(Form::value(v), x.data() + i);
   }
 }
-template <typename T>
-BlockForm form_of(ops::ActivationKind kind) {
+inline BlockForm form_of(ops::ActivationKind kind) {
   BlockForm form{};
-  with_form<T>(kind, [&](auto type) HWY_ATTR {
+  with_form(kind, [&](auto type) HWY_ATTR {
     using Form = decltype(type);
     form = {values<Form>, derivatives<Form>, values_and_derivatives<Form>};
   });

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "phalanx/ops/cpu/amx_tiles.h"
-#include "phalanx/ops/cpu/short_math.h"
+#include "phalanx/ops/cpu/exponential_constants.h"
 
 #define PHALANX_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512bf16")))
 
@@ -63,17 +63,17 @@ PHALANX_AMX inline RowFloats add(const RowFloats& a, const RowFloats& b) {
   return {_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
 }
 
-// TanhGelu<ShortMath> of gelu-inl.h.
-struct ShortGelu {
+// TanhGelu of gelu-inl.h.
+struct RowGelu {
   PHALANX_AMX static inline __m512 value(__m512 x) {
     const __m512 power = power_of(x, _mm512_mul_ps(x, x));
-    return _mm512_mul_ps(x, reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), power)));
+    return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0F), power));
   }
   PHALANX_AMX static inline __m512 derivative(__m512 x) {
     const __m512 one = _mm512_set1_ps(1.0F);
     const __m512 square = _mm512_mul_ps(x, x);
     const __m512 power = power_of(x, square);
-    const __m512 p = _mm512_mul_ps(one, reciprocal(_mm512_add_ps(one, power)));
+    const __m512 p = _mm512_div_ps(one, _mm512_add_ps(one, power));
     const __m512 slope =
         _mm512_fmadd_ps(square, _mm512_set1_ps(static_cast<float>(3.0 * kTanhGeluCubic)),
                         _mm512_set1_ps(static_cast<float>(kTanhGeluLinear)));
@@ -82,31 +82,25 @@ struct ShortGelu {
 
  private:
   PHALANX_AMX static inline __m512 power_of(__m512 x, __m512 square) {
-    constexpr double kUnit = std::numbers::log2e;
     const __m512 slope =
-        _mm512_fmadd_ps(square, _mm512_set1_ps(static_cast<float>(-kTanhGeluCubic * kUnit)),
-                        _mm512_set1_ps(static_cast<float>(-kTanhGeluLinear * kUnit)));
-    const __m512 bound = _mm512_set1_ps(static_cast<float>(kActivationBound * kUnit));
-    const __m512 lowest = _mm512_set1_ps(static_cast<float>(-kActivationBound * kUnit));
-    const __m512 above = _mm512_maskz_max_ps(kAllFloats, _mm512_mul_ps(x, slope), lowest);
-    return power_of_two(_mm512_maskz_min_ps(kAllFloats, above, bound));
+        _mm512_fmadd_ps(square, _mm512_set1_ps(static_cast<float>(-kTanhGeluCubic)),
+                        _mm512_set1_ps(static_cast<float>(-kTanhGeluLinear)));
+    const __m512 above =
+        _mm512_maskz_max_ps(kAllFloats, _mm512_mul_ps(x, slope), _mm512_set1_ps(-kTanhGeluBound));
+    return exponential(_mm512_maskz_min_ps(kAllFloats, above, _mm512_set1_ps(kTanhGeluBound)));
   }
-  PHALANX_AMX static inline __m512 power_of_two(__m512 x) {
+  PHALANX_AMX static inline __m512 exponential(__m512 x) {
     const __m512 shift = _mm512_set1_ps(kRoundingShift);
-    const __m512 shifted = _mm512_add_ps(x, shift);
-    const __m512 r = _mm512_sub_ps(x, _mm512_sub_ps(shifted, shift));
-    __m512 power = _mm512_set1_ps(kShortPower[5]);
-    for (int i = 4; i >= 0; --i) power = _mm512_fmadd_ps(power, r, _mm512_set1_ps(kShortPower[i]));
+    const __m512 shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(kLog2OfE), shift);
+    const __m512 n = _mm512_sub_ps(shifted, shift);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(kLn2Parts[0]), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(kLn2Parts[1]), r);
+    __m512 q = _mm512_set1_ps(kExponentialTerms[4]);
+    for (int i = 3; i >= 0; --i) q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(kExponentialTerms[i]));
+    const __m512 power =
+        _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), q, r), _mm512_set1_ps(1.0F));
     const __m512i exponent = _mm512_maskz_slli_epi32(kAllFloats, _mm512_castps_si512(shifted), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(power), exponent));
-  }
-  PHALANX_AMX static inline __m512 reciprocal(__m512 of) {
-    const __m512 one = _mm512_set1_ps(1.0F);
-    __m512 x = _mm512_castsi512_ps(_mm512_sub_epi32(
-        _mm512_set1_epi32(static_cast<int>(kReciprocalBits)), _mm512_castps_si512(of)));
-    const __m512 error = _mm512_fnmadd_ps(of, x, one);
-    x = _mm512_fmadd_ps(x, _mm512_fmadd_ps(error, error, error), x);
-    return _mm512_fmadd_ps(x, _mm512_fnmadd_ps(of, x, one), x);
   }
 };
 
@@ -193,7 +187,7 @@ class Finisher {
     _mm512_storeu_si512(c_, rounded);
     RowFloats x = widen(rounded);
     if (has_inner_bias_) x = add(x, inner_bias_);
-    _mm512_storeu_si512(other_, narrow({ShortGelu::value(x.low), ShortGelu::value(x.high)}));
+    _mm512_storeu_si512(other_, narrow({RowGelu::value(x.low), RowGelu::value(x.high)}));
     _mm_prefetch(other_ + kRowsAhead * other_stride_, _MM_HINT_T0);
     other_ += other_stride_;
   }
@@ -203,8 +197,8 @@ class Finisher {
     other_ += other_stride_;
     if (has_inner_bias_) x = add(x, inner_bias_);
     const RowFloats gradient = widen(narrow(sums));
-    _mm512_storeu_si512(c_, narrow({_mm512_mul_ps(gradient.low, ShortGelu::derivative(x.low)),
-                                    _mm512_mul_ps(gradient.high, ShortGelu::derivative(x.high))}));
+    _mm512_storeu_si512(c_, narrow({_mm512_mul_ps(gradient.low, RowGelu::derivative(x.low)),
+                                    _mm512_mul_ps(gradient.high, RowGelu::derivative(x.high))}));
   }
 
   PendingTile& tile_;

@@ -16,20 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)) with 2u = x (kTanhGeluLinear + kTanhGeluCubic x^2).
-template <typename Math>
 struct TanhGelu {
   // exp(-2u), limited to avoid infinity and subnormal numbers.
   static HWY_INLINE FloatVector power_of(FloatVector x, FloatVector square) {
     const FloatTag d;
-    const auto slope =
-        hn::MulAdd(square, hn::Set(d, static_cast<float>(-kTanhGeluCubic * Math::kUnit)),
-                   hn::Set(d, static_cast<float>(-kTanhGeluLinear * Math::kUnit)));
-    const auto bound = hn::Set(d, static_cast<float>(kActivationBound * Math::kUnit));
-    return Math::exponential(hn::Min(hn::Max(hn::Mul(x, slope), hn::Neg(bound)), bound));
+    const auto slope = hn::MulAdd(square, hn::Set(d, static_cast<float>(-kTanhGeluCubic)),
+                                  hn::Set(d, static_cast<float>(-kTanhGeluLinear)));
+    const auto bound = hn::Set(d, kTanhGeluBound);
+    return exponential(hn::Min(hn::Max(hn::Mul(x, slope), hn::Neg(bound)), bound));
   }
   static HWY_INLINE FloatVector value(FloatVector x) {
     const auto one = hn::Set(FloatTag(), 1.0F);
-    return Math::divide(x, hn::Add(one, power_of(x, hn::Mul(x, x))));
+    return hn::Div(x, hn::Add(one, power_of(x, hn::Mul(x, x))));
   }
   // P + x P (1 - P) d(2u)/dx, where 1 - P = exp(-2u) P.
   static HWY_INLINE FloatVector derivative(FloatVector x) {
@@ -37,7 +35,7 @@ struct TanhGelu {
     const auto one = hn::Set(d, 1.0F);
     const auto square = hn::Mul(x, x);
     const auto power = power_of(x, square);
-    const auto p = Math::divide(one, hn::Add(one, power));
+    const auto p = hn::Div(one, hn::Add(one, power));
     const auto slope = hn::MulAdd(square, hn::Set(d, static_cast<float>(3.0 * kTanhGeluCubic)),
                                   hn::Set(d, static_cast<float>(kTanhGeluLinear)));
     return hn::MulAdd(hn::Mul(p, hn::Mul(power, p)), hn::Mul(x, slope), p);

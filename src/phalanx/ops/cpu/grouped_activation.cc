@@ -58,7 +58,7 @@ void forward(const CpuDevice& device, const ops::GroupedActivationForward& op,
   const auto y = rows_of<T>(op.y);
   const auto bias = rows_of<T>(op.bias);
   const float* p = dense<float>(op.probabilities);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_grouped_rows(device, groups, columns, [&](std::int64_t r, std::int64_t group) HWY_ATTR {
     const T* of_group = op.bias ? bias[group] : nullptr;
     for (std::int64_t c = 0; c < columns; c += kColumnBlock) {
@@ -86,7 +86,7 @@ void backward(const CpuDevice& device, const ops::GroupedActivationBackward& op,
   const auto bias = rows_of<T>(op.bias);
   const float* p = dense<float>(op.probabilities);
   auto* dp = dense<float>(op.dprobabilities);
-  const BlockForm form = form_of<T>(op.kind);
+  const BlockForm form = form_of(op.kind);
   for_grouped_rows(device, groups, columns, [&](std::int64_t r, std::int64_t group) HWY_ATTR {
     const T* of_group = op.bias ? bias[group] : nullptr;
     FloatSums sums;

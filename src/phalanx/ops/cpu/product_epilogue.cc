@@ -109,8 +109,8 @@ void finish_sums(const Epilogue& e, const FinishedSums& f) {
   with_storage(e.c.dtype, [&](auto type) HWY_ATTR {
     using T = decltype(type);
     if (e.kind != Epilogue::Kind::kStore) {
-      with_form<T>(e.activation,
-                   [&](auto form) HWY_ATTR { finish_activation<decltype(form), T>(e, f); });
+      with_form(e.activation,
+                [&](auto form) HWY_ATTR { finish_activation<decltype(form), T>(e, f); });
       return;
     }
     with_storage(e.bias_dtype,
