@@ -16,28 +16,17 @@
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/philox-inl.h"
+#include "phalanx/ops/cpu/residual-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
 template <typename T, typename Stream>
 void add_dropped(const CpuDevice& device, const ops::BiasDropoutResidual& op) {
-  const std::int64_t columns = op.x.shape[2];
-  const auto x = rows_of<T>(op.x);
-  const auto residual = rows_of<Stream>(op.residual);
-  const auto out = rows_of<Stream>(op.out);
-  const T* bias = dense<T>(op.bias);
-  const HiddenDropout dropout(op.dropout, op.rows);
-  const Blocks blocks = row_blocks(op.x.shape[0] * op.x.shape[1], columns);
+  const ResidualSum<T, Stream> sum(op);
+  const Blocks blocks = row_blocks(op.x.shape[0] * op.x.shape[1], sum.columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
-    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
-        auto value = lanes.load(x[r] + i);
-        if (bias != nullptr) value = round_to<T>(hn::Add(value, lanes.load(bias + i)));
-        value = round_to<T>(drop(value));
-        lanes.store(hn::Add(lanes.load(residual[r] + i), value), out[r] + i);
-      });
-    }
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) sum.write(r);
   });
 }
 

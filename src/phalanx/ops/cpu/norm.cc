@@ -10,32 +10,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <type_traits>
 
 #include "phalanx/ops/cpu/device.h"
 #include "phalanx/ops/cpu/execute.h"
+#include "phalanx/ops/cpu/norm-inl.h"
 #include "phalanx/ops/cpu/operands.h"
 #include "phalanx/ops/cpu/pairs-inl.h"
 #include "phalanx/ops/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
-
-// The factor of a normalised row: weight, or 1 + weight. Adding -0 changes no number.
-template <typename T>
-struct NormWeight {
-  const T* data;
-  float offset;
-
-  NormWeight(const Tensor& weight, bool zero_centred)
-      : data(dense<T>(weight)), offset(zero_centred ? 1.0F : -0.0F) {}
-
-  template <typename Lanes>
-  HWY_INLINE FloatVector load(Lanes lanes, std::int64_t i) const {
-    return hn::Add(lanes.load(data + i), hn::Set(FloatTag(), offset));
-  }
-};
 
 // Sums within a row that are few enough for several rows in registers.
 using RowTerms = Sums<float, 16>;
@@ -67,92 +51,14 @@ HWY_INLINE void join_blocks(const CpuDevice& device, const float* partial, std::
   });
 }
 
-template <typename T>
-HWY_INLINE float row_sum(const T* x, std::int64_t columns) {
-  FloatSums sums;
-  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
-    auto& sum = sums.at<decltype(k)::value>();
-    sum = hn::Add(sum, lanes.load(x + i));
-  });
-  return sums.total();
-}
-
-// Elements of a row less its mean; beyond the row they are minus the mean.
-template <bool kMean>
-HWY_INLINE FloatVector centred(FloatVector x, float mean) {
-  return kMean ? hn::Sub(x, hn::Set(FloatTag(), mean)) : x;
-}
-template <bool kMean, typename Lanes, typename Stream>
-HWY_INLINE FloatVector centred(Lanes lanes, const Stream* x, float mean) {
-  return centred<kMean>(lanes.load(x), mean);
-}
-
-template <bool kMean, typename T>
-HWY_INLINE float row_squares(const T* x, float mean, std::int64_t columns) {
-  FloatSums sums;
-  for_terms<FloatSums>(0, columns, [&](std::int64_t i, auto lanes, auto k) HWY_ATTR {
-    auto& sum = sums.at<decltype(k)::value>();
-    auto value = centred<kMean>(lanes, x + i, mean);
-    if constexpr (kMean) value = lanes.valid(value);
-    sum = hn::MulAdd(value, value, sum);
-  });
-  return sums.total();
-}
-
-// The operands of NormForward and NormApply, which compute y by one expression: their results are
-// equal to the bit.
-template <bool kMean, typename T, typename Stream>
-struct ForwardOperands {
-  std::int64_t columns;
-  Rows<Stream> x;
-  Rows<T> y;
-  NormWeight<T> weight;
-  const T* bias;
-  float* mean;
-  float* rstd;
-
-  template <typename Op>
-  explicit ForwardOperands(const Op& op)
-      : columns(op.x.shape[1]),
-        x(rows_of<Stream>(op.x)),
-        y(rows_of<T>(op.y)),
-        weight(op.weight, op.zero_centred),
-        bias(dense<T>(op.bias)),
-        mean(dense<float>(op.mean)),
-        rstd(dense<float>(op.rstd)) {}
-
-  HWY_INLINE float mean_of(std::int64_t r) const { return kMean ? mean[r] : 0.0F; }
-
-  HWY_INLINE void normalise(std::int64_t r) const {
-    const Stream* from = x[r];
-    T* to = y[r];
-    const float row_mean = mean_of(r);
-    const auto rstds = hn::Set(FloatTag(), rstd[r]);
-    const NormWeight<T> scale = weight;
-    const T* shift = bias;
-    const Stream* next = x[r + 1];
-    for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR {
-      prefetch_second_level(next + i);
-      const auto normalised = hn::Mul(centred<kMean>(lanes, from + i, row_mean), rstds);
-      if constexpr (kMean) {
-        lanes.store(hn::MulAdd(normalised, scale.load(lanes, i), lanes.load(shift + i)), to + i);
-      } else {
-        lanes.store(hn::Mul(normalised, scale.load(lanes, i)), to + i);
-      }
-    });
-  }
-};
-
 template <bool kMean, typename T, typename Stream>
 void forward(const CpuDevice& device, const ops::NormForward& op) {
   const ForwardOperands<kMean, T, Stream> in(op);
-  const auto count = static_cast<float>(in.columns);
   const Blocks blocks = row_blocks(op.x.shape[0], in.columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
-      if constexpr (kMean) in.mean[r] = row_sum(in.x[r], in.columns) / count;
-      const double variance = row_squares<kMean>(in.x[r], in.mean_of(r), in.columns) / count;
-      in.rstd[r] = static_cast<float>(1.0 / std::sqrt(variance + op.epsilon));
+      in.measure(r, op.epsilon);
+      prefetch_row(in.x[r + 1], in.columns);
       in.normalise(r);
     }
   });
@@ -163,7 +69,10 @@ void apply(const CpuDevice& device, const ops::NormApply& op) {
   const ForwardOperands<kMean, T, Stream> in(op);
   const Blocks blocks = row_blocks(op.x.shape[0], in.columns);
   parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
-    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) in.normalise(r);
+    for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
+      prefetch_row(in.x[r + 1], in.columns);
+      in.normalise(r);
+    }
   });
 }
 
@@ -311,18 +220,6 @@ void backward(const CpuDevice& device, const ops::NormBackward& op, float* parti
   std::array<float*, kSums> sums = {dense<float>(op.dweight)};
   if constexpr (kMean) sums[1] = dense<float>(op.dbias);
   join_blocks<kSums>(device, partial, blocks.count(), in.columns, sums);
-}
-
-// Calls kernel(has a mean, storage type, stream type).
-template <typename Op, typename Kernel>
-HWY_INLINE void with_norm(const Op& op, const Tensor& y, const Kernel& kernel) {
-  with_stream(y.dtype, op.x.dtype, [&](auto type, auto stream) HWY_ATTR {
-    if (op.mean) {
-      kernel(std::true_type(), type, stream);
-    } else {
-      kernel(std::false_type(), type, stream);
-    }
-  });
 }
 
 void norm_forward(const CpuDevice& device, const ops::NormForward& op) {

@@ -112,6 +112,30 @@ HWY_INLINE float pair_dot(const bfloat16* a, const bfloat16* b, std::int64_t cou
   return sums.total();
 }
 
+template <typename Add, std::size_t... k>
+HWY_INLINE void add_pair_terms(const bfloat16* x, const Add& add, PairSums& sums,
+                               std::index_sequence<k...> /*all*/) {
+  const auto add_pair = [&](std::int64_t i, FloatVector& even, FloatVector& odd) HWY_ATTR {
+    const FloatPair value = load_pair(x + i);
+    even = add(even, value.even);
+    odd = add(odd, value.odd);
+  };
+  (add_pair(static_cast<std::int64_t>(k) * pair_count(), sums.even.at<static_cast<int>(k)>(),
+            sums.odd.at<static_cast<int>(k)>()),
+   ...);
+}
+
+// A sum over x, in the order of FloatSums: add(sum, elements) returns the sum with theirs. `count`
+// is a multiple of kPairTerms.
+template <typename Add>
+HWY_INLINE float pair_sum(const bfloat16* x, std::int64_t count, const Add& add) {
+  PairSums sums;
+  for (std::int64_t i = 0; i < count; i += kPairTerms) {
+    add_pair_terms(x + i, add, sums, PairSums::kAll);
+  }
+  return sums.total();
+}
+
 template <bool kNumbers, typename Body, typename To, typename... Pairs>
 HWY_INLINE void map_pair(const Body& body, To* to, const Pairs&... from) {
   store_pair<kNumbers>({body(from.even...), body(from.odd...)}, to);

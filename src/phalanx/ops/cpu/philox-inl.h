@@ -159,11 +159,14 @@ class HiddenDropout {
         sample_(dropout.probability > 0.0 ? dense<std::int64_t>(rows.sample) : nullptr),
         position_(dropout.probability > 0.0 ? dense<std::int32_t>(rows.position) : nullptr) {}
 
+  // Whether the probability is 0.
+  bool keeps_all() const { return dropout_.probability <= 0.0; }
+
   // for_vectors over a row: calls body(index, lanes, drop); drop(value) applies dropout to a
   // vector.
   template <typename Body>
   HWY_INLINE void for_row(std::int64_t r, std::int64_t columns, const Body& body) const {
-    if (dropout_.probability <= 0.0) {
+    if (keeps_all()) {
       const auto keep = [](FloatVector value) HWY_ATTR { return value; };
       for_vectors(0, columns, [&](std::int64_t i, auto lanes) HWY_ATTR { body(i, lanes, keep); });
       return;
