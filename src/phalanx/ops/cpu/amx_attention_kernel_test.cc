@@ -26,16 +26,10 @@
 namespace phalanx::cpu {
 namespace {
 
-AttentionKernel emulated_kernel() {
-  AttentionKernel kernel = attention_kernel_of_emulated_tiles(Target::kAmx);
-  kernel.prepare = kernel.release = [] {};
-  return kernel;
-}
-
 // The CPU with attention by emulated tiles.
 struct EmulatedDevice {
   CpuDevice device;
-  AttentionKernel kernel = emulated_kernel();
+  AttentionKernel kernel = on_emulated_tiles(attention_kernel_of_emulated_tiles(Target::kAmx));
 };
 
 template <typename Op>

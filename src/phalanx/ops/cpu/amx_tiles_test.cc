@@ -24,12 +24,6 @@
 namespace phalanx::cpu {
 namespace {
 
-TileKernel emulated_kernel() {
-  TileKernel kernel = tile_kernel_of_emulated_tiles(Target::kAmx);
-  kernel.prepare = kernel.release = [] {};
-  return kernel;
-}
-
 struct alignas(64) Line {
   std::byte bytes[64];
 };
@@ -113,7 +107,7 @@ TEST(AmxTiles, OfEmulatedRegistersHaveTheBitsOfTheTwin) {
     cases.push_back({rows, columns, depth, Kind::kActivation, DType::kBF16, false, false, false,
                      ops::ActivationKind::kGeluErf});
   }
-  const TileKernel emulated = emulated_kernel();
+  const TileKernel emulated = on_emulated_tiles(tile_kernel_of_emulated_tiles(Target::kAmx));
   for (const Case& row : cases) {
     EXPECT_EQ(outputs_of(row, emulated), outputs_of(row, tile_kernel_twin()))
         << fmt::format("{}x{}x{}, epilogue {}, bias {}, inner bias {}", row.rows, row.columns,

@@ -52,7 +52,7 @@ struct RowScratch {
     if (!op.dlogits) return;
     const std::int64_t columns = op.logits.shape[1];
     if (op.dlogits.dtype != DType::kF32) powers = powers_size(columns);
-    size = powers + Blocks{columns, kColumnBlock}.count();
+    size = powers + Blocks{columns, kLogitBlock}.count();
   }
 };
 

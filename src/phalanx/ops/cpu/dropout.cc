@@ -9,17 +9,60 @@
 // clang-format on
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "phalanx/ops/cpu/execute.h"
 #include "phalanx/ops/cpu/operands.h"
+#include "phalanx/ops/cpu/pairs-inl.h"
 #include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/philox-inl.h"
-#include "phalanx/ops/cpu/residual-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
+
+// Rows of residual + dropout(x + bias), of bf16 in pairs where nothing is dropped.
+template <typename T, typename Stream>
+struct ResidualSum {
+  std::int64_t columns;
+  Rows<T> x;
+  Rows<Stream> residual, out;
+  const T* bias;
+  HiddenDropout dropout;
+
+  explicit ResidualSum(const ops::BiasDropoutResidual& op)
+      : columns(op.x.shape[2]),
+        x(rows_of<T>(op.x)),
+        residual(rows_of<Stream>(op.residual)),
+        out(rows_of<Stream>(op.out)),
+        bias(dense<T>(op.bias)),
+        dropout(op.dropout, op.rows) {}
+
+  // Row r of out.
+  HWY_INLINE void write(std::int64_t r) const {
+    if (!dropout.keeps_all()) return write_dropped(r);
+    if (bias == nullptr) {
+      const auto sum = [](FloatVector more, FloatVector value)
+                           HWY_ATTR { return hn::Add(more, value); };
+      map(0, columns, sum, out[r], residual[r], x[r]);
+    } else {
+      const auto sum = [](FloatVector more, FloatVector value, FloatVector shift)
+                           HWY_ATTR { return hn::Add(more, round_to<T>(hn::Add(value, shift))); };
+      map(0, columns, sum, out[r], residual[r], x[r], bias);
+    }
+  }
+
+ private:
+  HWY_INLINE void write_dropped(std::int64_t r) const {
+    dropout.for_row(r, columns, [&](std::int64_t i, auto lanes, auto drop) HWY_ATTR {
+      auto value = lanes.load(x[r] + i);
+      if (bias != nullptr) value = round_to<T>(hn::Add(value, lanes.load(bias + i)));
+      value = round_to<T>(drop(value));
+      lanes.store(hn::Add(lanes.load(residual[r] + i), value), out[r] + i);
+    });
+  }
+};
 
 template <typename T, typename Stream>
 void add_dropped(const CpuDevice& device, const ops::BiasDropoutResidual& op) {

@@ -42,6 +42,13 @@ inline TileRegisters& tile_registers() {
   return registers;
 }
 
+// A kernel of a program on emulated registers, which need no configuration.
+template <typename Kernel>
+Kernel on_emulated_tiles(Kernel kernel) {
+  kernel.prepare = kernel.release = [] {};
+  return kernel;
+}
+
 }  // namespace phalanx::cpu
 
 #undef _tile_loadd

@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace phalanx::cpu::HWY_NAMESPACE {
 
 // Columns whose logits and exponentials stay in the first-level cache.
-constexpr std::int64_t kColumnBlock = 2048;
+constexpr std::int64_t kLogitBlock = 2048;
 
 // The largest logit so far and the sum of exp(x - largest); NaN where that is undefined.
 struct RowStatistics {
@@ -76,9 +76,9 @@ HWY_INLINE float sum_of_powers(const T* x, std::int64_t count, float largest, fl
   const auto shift = hn::Set(FloatTag(), largest);
   FloatSums sums;
   for_terms<FloatSums>(0, count, [&](std::int64_t i, auto lanes, auto part) HWY_ATTR {
-    prefetch(x + i, kColumnBlock * static_cast<std::int64_t>(sizeof(T)));
-    prefetch_second_level(x + i + 2 * kColumnBlock);
-    if constexpr (kKeep) prefetch_second_level(powers + i + kColumnBlock / 2);
+    prefetch(x + i, kLogitBlock * static_cast<std::int64_t>(sizeof(T)));
+    prefetch_second_level(x + i + 2 * kLogitBlock);
+    if constexpr (kKeep) prefetch_second_level(powers + i + kLogitBlock / 2);
     const auto power = exponential_or_zero(hn::Sub(lanes.load(x + i), shift));
     if constexpr (kKeep) lanes.store(power, powers + i);
     auto& sum = sums.at<decltype(part)::value>();
@@ -173,8 +173,8 @@ HWY_INLINE float sum_of_pair_powers(const bfloat16* x, std::int64_t count, float
   std::int64_t i = 0;
   for (; i + kPairTerms <= count; i += kPairTerms) {
     for (std::int64_t line = 0; line < kPairTerms; line += 32) {
-      prefetch(x + i + line, kColumnBlock * static_cast<std::int64_t>(sizeof(bfloat16)));
-      prefetch_second_level(x + i + line + 2 * kColumnBlock);
+      prefetch(x + i + line, kLogitBlock * static_cast<std::int64_t>(sizeof(bfloat16)));
+      prefetch_second_level(x + i + line + 2 * kLogitBlock);
     }
     add_powers<kKeep, kMasked>(x + i, shift, powers + i, sums, PairSums::kAll);
   }
@@ -230,7 +230,7 @@ template <typename T>
 HWY_INLINE RowStatistics statistics_of(const T* x, std::int64_t vocabulary, float* powers,
                                        float* largest) {
   RowStatistics row;
-  const Blocks blocks{vocabulary, kColumnBlock};
+  const Blocks blocks{vocabulary, kLogitBlock};
   for (std::int64_t block = 0; block < blocks.count(); ++block) {
     const std::int64_t begin = blocks.begin(block);
     const std::int64_t count = blocks.end(block) - begin;
@@ -283,7 +283,7 @@ HWY_INLINE void row_gradient(const From* x, const RowStatistics& row, double fac
 template <typename From, typename To>
 HWY_INLINE void scale_powers(const float* powers, const float* largest, const RowStatistics& row,
                              double factor, std::int64_t vocabulary, To* dlogits) {
-  const Blocks blocks{vocabulary, kColumnBlock};
+  const Blocks blocks{vocabulary, kLogitBlock};
   for (std::int64_t block = 0; block < blocks.count(); ++block) {
     const double shrink = std::exp(static_cast<double>(largest[block]) - row.largest);
     const auto scale = static_cast<float>(factor * shrink / row.sum);
