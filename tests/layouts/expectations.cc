@@ -82,18 +82,34 @@ Tolerance tolerance_of(const Layout& layout) {
           .weight = 4e-3};
 }
 
+TrainConfig config_of_legal(const Layout& layout) {
+  const auto config = legal_config(layout);
+  PHALANX_CHECK(config.has_value(), "{} is not a layout", name_of(layout));
+  return *config;
+}
+
 bool shows_distances() { return std::getenv("PHALANX_SHOW_DISTANCES") != nullptr; }
 
 }  // namespace
 
 const TrainingResult& Trainings::of(const Layout& layout, int steps) {
   const auto [found, is_new] = results_.try_emplace({name_of(layout), steps});
-  if (is_new) {
-    const auto config = legal_config(layout);
-    PHALANX_CHECK(config.has_value(), "{} is not a layout", name_of(layout));
-    found->second = train(*config, steps);
-  }
+  if (is_new) found->second = train(config_of_legal(layout), steps);
   return found->second;
+}
+
+TrainingResult expect_training(const Layout& layout, int steps, Trainings& trainings) {
+  const TrainConfig config = config_of_legal(layout);
+  TrainingResult result = train(config, steps);
+  EXPECT_EQ(result.faults, std::vector<std::string>{});
+  EXPECT_EQ(result.skipped, std::vector<bool>(static_cast<std::size_t>(steps), false));
+  expect_planned_traffic(result);
+  expect_step_of_own_gradients(result, config);
+  const Layout plain = without_bitwise_features(layout);
+  if (name_of(plain) != name_of(layout)) {
+    EXPECT_EQ(first_difference(result, trainings.of(plain, steps)), "");
+  }
+  return result;
 }
 
 void expect_close(const TrainingResult& result, const TrainingResult& one_rank,

@@ -20,6 +20,11 @@ class Trainings {
   std::map<std::pair<std::string, int>, TrainingResult> results_;  // by name and steps
 };
 
+// Trains a legal layout and expects of it what every layout must have: no faults, no skipped step,
+// the traffic that was planned, a first step of its own gradients, and the bits of the same ranks
+// without what must not change a bit.
+TrainingResult expect_training(const Layout& layout, int steps, Trainings& trainings);
+
 // Equal to rounding, as near as the layout's sums can be.
 void expect_close(const TrainingResult& result, const TrainingResult& one_rank,
                   const Layout& layout);

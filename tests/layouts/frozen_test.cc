@@ -108,18 +108,9 @@ class FrozenLayouts : public testing::TestWithParam<Layout> {};
 TEST_P(FrozenLayouts, TrainAsOneRankDoes) {
   const Layout& layout = GetParam();
   SCOPED_TRACE(name_of(layout));
-  const auto config = legal_config(layout);
-  ASSERT_TRUE(config.has_value());
-  const TrainingResult result = train(*config, kSteps);
-  EXPECT_EQ(result.faults, std::vector<std::string>{});
-  EXPECT_EQ(result.skipped, std::vector<bool>(kSteps, false));
-  expect_planned_traffic(result);
-  expect_step_of_own_gradients(result, *config);
-  const Layout plain = without_bitwise_features(layout);
-  if (name_of(plain) != name_of(layout)) {
-    EXPECT_EQ(first_difference(result, train(*legal_config(plain), kSteps)), "");
-  }
-  expect_close(result, train(*legal_config(on_one_rank(layout)), kSteps), layout);
+  Trainings trainings;
+  const TrainingResult result = expect_training(layout, kSteps, trainings);
+  expect_close(result, trainings.of(on_one_rank(layout), kSteps), layout);
 }
 
 TEST_P(FrozenLayouts, ChangeWhatIsTrainedAlone) {

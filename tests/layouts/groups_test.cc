@@ -10,7 +10,6 @@
 
 #include "compare.h"
 #include "expectations.h"
-#include "message_formulas.h"
 
 namespace phalanx {
 namespace {
@@ -81,20 +80,8 @@ TEST(QueryGroups, TrainAsOneRankDoes) {
   Trainings trainings;
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(name_of(layout));
-    const auto config = legal_config(layout);
-    ASSERT_TRUE(config.has_value());
-    const TrainingResult result = train(*config, kSteps);
-    EXPECT_EQ(result.faults, std::vector<std::string>{});
-    EXPECT_EQ(result.skipped, std::vector<bool>(kSteps, false));
-    expect_step_of_own_gradients(result, *config);
-    for (std::size_t rank = 0; rank < result.measured.size(); ++rank) {
-      const MeasuredStep& step = result.measured[rank];
-      EXPECT_EQ(describe(step.recorded), describe(step.planned));
-      EXPECT_EQ(describe(step.recorded),
-                describe(step_messages(*config, kVocabulary, static_cast<int>(rank))));
-      EXPECT_EQ(step.bytes_moved, payload(step.recorded));
-    }
-    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout), kSteps)), "");
+    const TrainingResult result = expect_training(layout, kSteps, trainings);
+    expect_traffic(result, *legal_config(layout));
     if (layout.pipeline > 1) continue;
     expect_close(result, trainings.of(on_one_rank(layout), kSteps), layout);
   }

@@ -41,14 +41,9 @@ TEST_P(LayoutMatrix, TrainsAsOneRankDoes) {
   Trainings trainings;
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(name_of(layout));
-    const auto config = legal_config(layout);
     const int steps = steps_of(layout);
-    const TrainingResult result = train(*config, steps);
-    EXPECT_EQ(result.faults, std::vector<std::string>{});
-    EXPECT_EQ(result.skipped, std::vector<bool>(static_cast<std::size_t>(steps), false));
-    expect_traffic(result, *config);
-    expect_step_of_own_gradients(result, *config);
-    EXPECT_EQ(first_difference(result, trainings.of(without_bitwise_features(layout), steps)), "");
+    const TrainingResult result = expect_training(layout, steps, trainings);
+    expect_traffic(result, *legal_config(layout));
     expect_golden_digest(result, layout);
     // The bits of no pipeline: how near these are is the flat layouts' business.
     if (layout.pipeline > 1) continue;
