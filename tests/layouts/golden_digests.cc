@@ -10,7 +10,7 @@
 
 #include "expectations.h"
 #include "phalanx/base/hash.h"
-#include "phalanx/ops/cpu/target.h"
+#include "phalanx/ops/cpu/device.h"
 #include "tests/paths.h"
 
 namespace phalanx {
@@ -43,11 +43,16 @@ nlohmann::json kept_digests() {
   return nlohmann::json::parse(file);
 }
 
+bool has_digest(const Layout& layout) {
+  return layout.storage == StorageType::kF32 ||
+         layout.products == cpu::name_of(cpu::ProductPrecision::kAmx);
+}
+
 }  // namespace
 
 void expect_golden_digest(const TrainingResult& result, const Layout& layout) {
   // Without fused multiply-add products round twice.
-  if (layout.storage != StorageType::kF32 || cpu::active_target() == cpu::Target::kScalar) return;
+  if (!has_digest(layout) || cpu::active_target() == cpu::Target::kScalar) return;
   const std::string name = name_of(layout), digest = digest_of(result);
   if (std::getenv("PHALANX_SHOW_DIGESTS") != nullptr) {
     fmt::print("digest {}|{}\n", name, digest);

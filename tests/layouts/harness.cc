@@ -24,7 +24,16 @@ namespace phalanx {
 namespace {
 
 constexpr int kMeasuredStep = 1;  // the second: the first one's gathers are behind it
-constexpr auto kProducts = cpu::ProductPrecision::kFp32;
+
+// The family that is named, also where the processor has no tiles: then the twin of their program
+// computes its bits.
+cpu::ProductPrecision products_of(const TrainConfig& config) {
+  using Family = cpu::ProductPrecision;
+  for (const Family family : {Family::kBf16, Family::kAmx}) {
+    if (config.model.matmul_precision == name_of(family)) return family;
+  }
+  return Family::kFp32;
+}
 
 // What each of the model's losses counts in these batches.
 std::vector<double> loss_counts(const Model& model, const std::vector<HostBatch>& batches) {
@@ -185,7 +194,7 @@ class Training {
         plans_(static_cast<std::size_t>(grids_.world_size())),
         results_(plans_.size()),
         measured_(results_.size()) {
-    for (const RankPlan& plan : plan_ranks(config, *model_, programs_, {kProducts})) {
+    for (const RankPlan& plan : plan_ranks(config, *model_, programs_, {products_of(config)})) {
       for (const int rank : plan.ranks) plans_[static_cast<std::size_t>(rank)] = plan.memory;
     }
   }
@@ -238,7 +247,7 @@ void Training::run_rank(Communicator& world) {
   const RankCommunicators ranks(grids_, world);
   RankArenas arenas(plans_[me].bytes);
   arenas.folders = open_folders(config_.layout, "layouts", world.rank());
-  const auto backend = make_cpu_backend(1, kProducts);
+  const auto backend = make_cpu_backend(1, products_of(config_));
   Rank rank(config_, *model_, programs_, ranks, *backend, arenas);
   rank.initialise();
   const bool trains_all = !frozen_parameters(config_);

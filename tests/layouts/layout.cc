@@ -293,6 +293,7 @@ std::string name_of(const Layout& l) {
                         l.relative_positions ? " relative" : "");
   }
   if (l.documents) model += " documents";
+  if (l.products != "fp32") model += fmt::format(" products in {}", l.products);
   if (!l.trainable.empty()) model += fmt::format(" trains {}", l.trainable);
   if (!l.freeze.empty()) model += fmt::format(" freezes {}", l.freeze);
   if (!l.adapters.empty()) model += fmt::format(" adapts {}", l.adapters);
@@ -316,6 +317,7 @@ Layout on_one_rank(const Layout& layout) {
           .micro_batch = layout.micro_batch,
           .fused_attention = layout.fused_attention,
           .storage = layout.storage,
+          .products = layout.products,
           .tied = layout.tied,
           .mean_of_means = layout.mean_of_means,
           .groups = layout.groups,
@@ -394,6 +396,7 @@ TrainConfig config_of(const Layout& layout) {
       layout.storage == StorageType::kF16 || layout.storage == StorageType::kF16ResidualF32;
   c.model.fp32_residual_connection = layout.storage == StorageType::kBF16ResidualF32 ||
                                      layout.storage == StorageType::kF16ResidualF32;
+  c.model.matmul_precision = layout.products;
   if (c.model.fp16) c.optimizer.loss_scale = 1024.0;
 
   c.layout.world_size =

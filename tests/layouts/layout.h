@@ -57,6 +57,7 @@ struct Layout {
   int micro_batch = 1;
   bool fused_attention = true;
   StorageType storage = StorageType::kF32;
+  std::string products = "fp32";  // of bf16: --matmul-precision
   bool tied = true;
   bool mean_of_means = false;  // --loss-average microbatch
   int groups = 0;              // of the 4 heads; 0: each is one
