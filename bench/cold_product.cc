@@ -13,59 +13,68 @@ constexpr std::int64_t kColdBytes = std::int64_t{160} << 20;
 
 void fill_randomly(const Tensor& tensor) {
   std::uint32_t state = 1;
-  for (float& value : tensor.span<float>()) {
+  const auto next = [&state] {
     state = state * 1664525U + 1013904223U;
-    value = static_cast<float>(state >> 8) * 0x1p-24F - 0.5F;
+    return static_cast<float>(state >> 8) * 0x1p-24F - 0.5F;
+  };
+  if (tensor.dtype == DType::kBF16) {
+    for (bfloat16& value : tensor.span<bfloat16>()) value = to_bfloat16(next());
+  } else {
+    for (float& value : tensor.span<float>()) value = next();
   }
 }
 
-std::int64_t bytes_of(std::int64_t rows, std::int64_t columns) {
-  return round_up(rows * columns * size_of(DType::kF32), kArenaAlignment);
+std::int64_t bytes_of(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return round_up(rows * columns * size_of(dtype), kArenaAlignment);
 }
 
 // What a pass reads or writes of the weights, and its result where that is not their gradient.
-std::int64_t cold_bytes_of(const LayerSize& size, Pass pass) {
-  const std::int64_t weight = bytes_of(size.n, size.k);
+std::int64_t cold_bytes_of(const LayerSize& size, Pass pass, DType dtype) {
   switch (pass) {
     case Pass::kForward:
-      return weight + bytes_of(size.rows, size.n);
+      return bytes_of(dtype, size.n, size.k) + bytes_of(dtype, size.rows, size.n);
     case Pass::kInputGradient:
-      return weight + bytes_of(size.rows, size.k);
+      return bytes_of(dtype, size.n, size.k) + bytes_of(dtype, size.rows, size.k);
     case Pass::kWeightGradient:
       break;
   }
-  return weight;
+  return bytes_of(DType::kF32, size.n, size.k);
 }
 
 }  // namespace
 
-ColdProduct::ColdProduct(const LayerSize& size, Pass pass)
-    : copies_(std::max<std::int64_t>(2, kColdBytes / cold_bytes_of(size, pass) + 1)),
-      arena_("operands", copies_ * cold_bytes_of(size, pass) + bytes_of(size.rows, size.k) +
-                             bytes_of(size.rows, size.n) + bytes_of(1, size.n)),
-      x_(random({size.rows, size.k})),
-      dy_(random({size.rows, size.n})),
-      bias_(random({size.n})) {
+ColdProduct::ColdProduct(const LayerSize& size, Pass pass, DType dtype)
+    : copies_(std::max<std::int64_t>(2, kColdBytes / cold_bytes_of(size, pass, dtype) + 1)),
+      arena_("operands", copies_ * cold_bytes_of(size, pass, dtype) +
+                             bytes_of(dtype, size.rows, size.k) +
+                             bytes_of(dtype, size.rows, size.n) + bytes_of(dtype, 1, size.n)),
+      x_(random(dtype, {size.rows, size.k})),
+      dy_(random(dtype, {size.rows, size.n})),
+      bias_(random(dtype, {size.n})) {
   for (std::int64_t i = 0; i < copies_; ++i) {
-    const Tensor weight = random({size.n, size.k});
     switch (pass) {
       case Pass::kForward:
-        products_.push_back(cpu::product_of(ops::LinearForward{
-            .y = random({size.rows, size.n}), .x = x_, .weight = weight, .bias = bias_}));
+        products_.push_back(
+            cpu::product_of(ops::LinearForward{.y = random(dtype, {size.rows, size.n}),
+                                               .x = x_,
+                                               .weight = random(dtype, {size.n, size.k}),
+                                               .bias = bias_}));
         break;
       case Pass::kInputGradient:
-        products_.push_back(cpu::product_of(ops::LinearInputGradient{
-            .dx = random({size.rows, size.k}), .dy = dy_, .weight = weight}));
+        products_.push_back(
+            cpu::product_of(ops::LinearInputGradient{.dx = random(dtype, {size.rows, size.k}),
+                                                     .dy = dy_,
+                                                     .weight = random(dtype, {size.n, size.k})}));
         break;
       case Pass::kWeightGradient:
-        products_.push_back(
-            cpu::product_of(ops::LinearWeightGradient{.dweight = weight, .dy = dy_, .x = x_}));
+        products_.push_back(cpu::product_of(ops::LinearWeightGradient{
+            .dweight = random(DType::kF32, {size.n, size.k}), .dy = dy_, .x = x_}));
     }
   }
 }
 
-Tensor ColdProduct::random(const Shape& shape) {
-  const Tensor tensor = arena_.allocate(DType::kF32, shape);
+Tensor ColdProduct::random(DType dtype, const Shape& shape) {
+  const Tensor tensor = arena_.allocate(dtype, shape);
   fill_randomly(tensor);
   return tensor;
 }

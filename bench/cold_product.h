@@ -17,17 +17,18 @@ struct LayerSize {
   std::int64_t rows, n, k;  // of y[rows, n] = x[rows, k] W[n, k]^T
 };
 
-// One product in fp32 of random numbers, with so many copies of the weights (or their gradients)
-// and of the result that no cache holds them. All copies have the same numbers.
+// One product of random numbers, with so many copies of the weights (or their gradients) and of the
+// result that no cache holds them. All copies have the same numbers.
 class ColdProduct {
  public:
-  ColdProduct(const LayerSize& size, Pass pass);
+  // Tensors are of `dtype`, gradients of weights of fp32.
+  ColdProduct(const LayerSize& size, Pass pass, DType dtype = DType::kF32);
 
   // The product with the next copies; there are two or more.
   const cpu::MatrixProduct& next() { return products_[next_++ % products_.size()]; }
 
  private:
-  Tensor random(const Shape& shape);
+  Tensor random(DType dtype, const Shape& shape);
 
   std::int64_t copies_;
   Arena arena_;

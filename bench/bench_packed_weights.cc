@@ -1,0 +1,170 @@
+// What weights would save that stay packed between the microbatches of a step, for bf16 on AMX's
+// tiles: packing them into tiles, beside a copy of as many bytes, which packed weights would still
+// need on their way to the second-level cache. Where the processor has AMX, beside the product too.
+// On one thread; no cache holds the weights before. docs/performance.md has a table.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench_main.h"
+#include "cold_product.h"
+#include "phalanx/base/numeric.h"
+#include "phalanx/ops/cpu/amx_packing.h"
+#include "phalanx/ops/cpu/amx_plan.h"
+#include "phalanx/ops/cpu/amx_tiles.h"
+#include "phalanx/ops/cpu/matrix_product.h"
+#include "phalanx/ops/cpu/precision.h"
+#include "phalanx/tensor/arena.h"
+#include "timing.h"
+#include "witness.h"
+
+namespace phalanx::bench {
+namespace {
+
+struct Options {
+  std::string filter;
+  double seconds = 0.5;  // of packing, of copying and of the product
+  bool cpu_time = false;
+};
+
+// The linear layers of GPT-2 124M and of a small model, and the vocabularies of both.
+constexpr LayerSize kSizes[] = {{1024, 2304, 768}, {1024, 768, 768},   {1024, 3072, 768},
+                                {1024, 768, 3072}, {1024, 50304, 768}, {1024, 768, 256},
+                                {1024, 1024, 256}, {1024, 256, 1024},  {1024, 8192, 256}};
+
+constexpr std::pair<Pass, const char*> kPasses[] = {{Pass::kForward, "forward"},
+                                                    {Pass::kInputGradient, "input gradient"}};
+
+// The weights of a product, as one thread of AMX's engine goes through them.
+class Weights {
+ public:
+  explicit Weights(const cpu::MatrixProduct& product)
+      : plan_(cpu::shape_of(product), 1), packed_("packed weights", plan_.right_bytes) {
+    PHALANX_CHECK(!plan_.swapped && !plan_.packs_left, "{} rows are few, or the weights stand left",
+                  product.m);
+  }
+
+  void pack(const cpu::MatrixProduct& product) const {
+    const cpu::Matrix& b = product.b;
+    const cpu::Lines lines{b.data, b.dtype, b.stride, b.transposed};
+    for_blocks(
+        [&](std::int64_t column, std::int64_t columns, std::int64_t begin, std::int64_t depth) {
+          cpu::pack_tile_panels(cpu::active_target(), {.from = lines.from(column, begin),
+                                                       .lines = columns,
+                                                       .depth = depth,
+                                                       .steps = ceil_div(depth, cpu::kStepDepth),
+                                                       .to = packed_.base()});
+        });
+  }
+
+  void copy(const cpu::MatrixProduct& product) const {
+    const std::byte* from = product.b.data;
+    for_blocks([&](std::int64_t, std::int64_t columns, std::int64_t, std::int64_t depth) {
+      const std::int64_t bytes = columns * depth * size_of(product.b.dtype);
+      std::memcpy(packed_.base(), from, static_cast<std::size_t>(bytes));
+      from += bytes;
+    });
+  }
+
+ private:
+  // Calls with the first column, columns, the begin of the depth and depth of each block that is
+  // packed at once.
+  template <typename Function>
+  void for_blocks(Function function) const {
+    const std::int64_t most = plan_.panel_span * cpu::kTileSide;
+    for (std::int64_t column = 0; column < plan_.columns; column += most) {
+      for (std::int64_t begin = 0; begin < plan_.depth; begin += plan_.depth_block) {
+        function(column, std::min(most, plan_.columns - column), begin,
+                 std::min(plan_.depth_block, plan_.depth - begin));
+      }
+    }
+  }
+
+  cpu::AmxPlan plan_;
+  Arena packed_;
+};
+
+void run_row(const Options& options, const LayerSize& size, Pass pass, const std::string& name) {
+  ColdProduct cold(size, pass, DType::kBF16);
+  const Weights weights(cold.next());
+  std::vector<TimedBody> bodies = {{[&] { weights.pack(cold.next()); }},
+                                   {[&] { weights.copy(cold.next()); }}};
+  const bool has_amx = cpu::has_products(cpu::ProductPrecision::kAmx);
+  const cpu::CpuDevice device =
+      cpu::make_device(1, has_amx ? cpu::ProductPrecision::kAmx : cpu::ProductPrecision::kFp32);
+  Arena workspace("workspace", cpu::workspace_bytes_of(device, cold.next()));
+  if (has_amx) {
+    bodies.push_back({[&] { cpu::multiply(device, cold.next(), workspace.base()); }});
+  }
+  double witness = instructions_per_cycle(1);
+  const std::vector<Timing> timings =
+      time_by_turns({.seconds = options.seconds, .cpu_time = options.cpu_time}, bodies);
+  witness = std::min(witness, instructions_per_cycle(1));
+  const double saved = timings[0].median - timings[1].median;
+  fmt::print("| {} | {:.3f} ({:.3f}) | {:.3f} ({:.3f}) | {} | {:.1f} |\n", name,
+             1e3 * timings[0].median, 1e3 * timings[0].best, 1e3 * timings[1].median,
+             1e3 * timings[1].best,
+             has_amx ? fmt::format("{:.3f} ({:.3f}) | {:.1f} %", 1e3 * timings[2].median,
+                                   1e3 * timings[2].best, 100.0 * saved / timings[2].median)
+                     : std::string("- | -"),
+             witness);
+  std::fflush(stdout);
+}
+
+struct WantedRow {
+  LayerSize size;
+  Pass pass;
+  std::string name;
+};
+
+std::vector<WantedRow> wanted_rows(const std::string& filter) {
+  std::vector<WantedRow> rows;
+  for (const LayerSize& size : kSizes) {
+    for (const auto& [pass, pass_name] : kPasses) {
+      std::string name = fmt::format("{}x{}x{} {}", size.rows, size.n, size.k, pass_name);
+      if (name.find(filter) != std::string::npos) rows.push_back({size, pass, std::move(name)});
+    }
+  }
+  if (rows.empty()) {
+    throw UsageError("--filter '{}': no row has it: without --filter all rows are shown", filter);
+  }
+  return rows;
+}
+
+void run(const Options& options) {
+  const std::vector<WantedRow> rows = wanted_rows(options.filter);
+  fmt::print("target {}, 1 thread. Milliseconds, medians, in brackets bests.\n\n",
+             cpu::describe_active_target());
+  fmt::print(
+      "| rows x n x k | packing | copying | product | packing less copying | witness |\n"
+      "|---|---|---|---|---|---|\n");
+  for (const WantedRow& row : rows) run_row(options, row.size, row.pass, row.name);
+}
+
+}  // namespace
+}  // namespace phalanx::bench
+
+int main(int argc, char** argv) {
+  phalanx::bench::Options options;
+  return phalanx::bench::bench_main(
+      argc, argv, "bench_packed_weights",
+      "What weights would save on AMX's tiles that stay packed, on one thread.",
+      [&](phalanx::FlagSet& flags) {
+        flags.add({.name = "--filter", .help = "Only rows that contain this: 768x768, forward"},
+                  &options.filter);
+        flags.add({.name = "--seconds",
+                   .help = "Time of packing, of copying and of the product",
+                   .range = phalanx::above(0)},
+                  &options.seconds);
+        flags.add({.name = "--cpu-time", .help = "Time by CPU time: for a busy machine"},
+                  &options.cpu_time);
+      },
+      [&] { phalanx::bench::run(options); });
+}
