@@ -24,6 +24,9 @@ namespace {
 
 constexpr std::int64_t kHalf = kRegisterRows;  // lines of a register
 
+// Panels or strips that are packed together where lines are neighbours: 128 bytes of a row.
+constexpr std::int64_t kAtOnce = 2;
+
 std::uint16_t element(const Lines& from, std::int64_t line, std::int64_t i) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, from.at(line, i), sizeof bits);
@@ -77,7 +80,7 @@ TilePacking strip_of(const TilePacking& p, std::int64_t first) {
 
 #define PHALANX_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 
-// How many rows ahead to fetch.
+// How many rows ahead to fetch, into the second-level cache.
 constexpr std::int64_t kAhead = 64;
 
 PHALANX_AVX512 inline __m512i load(const std::byte* from) { return _mm512_loadu_si512(from); }
@@ -114,7 +117,7 @@ PHALANX_AVX512 inline void turn(__m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-// Whole steps of 16 lines that are contiguous in depth, two steps at a time.
+// Whole steps of 16 lines that are contiguous in depth.
 PHALANX_AVX512 void turn_half_panel(const TilePacking& p, std::int64_t steps, std::byte* to) {
   const std::int64_t stride = p.from.stride * 2;
   const std::byte* from = p.from.data;
@@ -123,7 +126,7 @@ PHALANX_AVX512 void turn_half_panel(const TilePacking& p, std::int64_t steps, st
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       rows[i] = load(from + i * stride);
-      __builtin_prefetch(from + (i + kAhead) * stride, 0, 3);
+      __builtin_prefetch(from + (i + kAhead) * stride, 0, 2);
     }
     turn(rows);
 #pragma GCC unroll 16
@@ -154,8 +157,8 @@ PHALANX_AVX512 void pair_panels(const TilePacking& p, std::int64_t panels, std::
     std::byte* to = p.to + pair * 64;
     for (std::int64_t panel = 0; panel < panels; ++panel, to += panel_bytes) {
       const std::byte* at = from + panel * 64;
-      __builtin_prefetch(at + kAhead * stride, 0, 3);
-      __builtin_prefetch(at + (kAhead + 1) * stride, 0, 3);
+      __builtin_prefetch(at + kAhead * stride, 0, 2);
+      __builtin_prefetch(at + (kAhead + 1) * stride, 0, 2);
       const Pairs both = pairs_of(load(at), load(at + stride));
       store(to, both.low);
       store(to + half, both.high);
@@ -163,27 +166,34 @@ PHALANX_AVX512 void pair_panels(const TilePacking& p, std::int64_t panels, std::
   }
 }
 
-// Whole steps of a strip of 32 neighbouring lines.
-PHALANX_AVX512 void turn_strip(const TilePacking& p, std::int64_t steps) {
+// A step of a strip of 32 neighbouring lines.
+PHALANX_AVX512 inline void turn_step(const std::byte* from, std::int64_t stride, std::byte* to) {
+  __m512i low[16], high[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i, from += 2 * stride) {
+    __builtin_prefetch(from + kAhead * stride, 0, 2);
+    __builtin_prefetch(from + (kAhead + 1) * stride, 0, 2);
+    const Pairs both = pairs_of(load(from), load(from + stride));
+    low[i] = both.low;
+    high[i] = both.high;
+  }
+  turn(low);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) store(to + i * 64, low[i]);
+  turn(high);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) store(to + kRegisterBytes + i * 64, high[i]);
+}
+
+// Whole steps of `strips` strips of neighbouring lines.
+PHALANX_AVX512 void turn_strips(const TilePacking& p, std::int64_t strips, std::int64_t steps) {
   const std::int64_t stride = p.from.stride * 2;
   const std::byte* from = p.from.data;
-  std::byte* to = p.to;
-  for (std::int64_t step = 0; step < steps; ++step, to += 2 * kRegisterBytes) {
-    __m512i low[16], high[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i, from += 2 * stride) {
-      __builtin_prefetch(from + kAhead * stride, 0, 3);
-      __builtin_prefetch(from + (kAhead + 1) * stride, 0, 3);
-      const Pairs both = pairs_of(load(from), load(from + stride));
-      low[i] = both.low;
-      high[i] = both.high;
+  for (std::int64_t step = 0; step < steps; ++step, from += kStepDepth * stride) {
+    for (std::int64_t strip = 0; strip < strips; ++strip) {
+      turn_step(from + strip * 64, stride,
+                p.to + strip * packed_panel_bytes(p.steps) + step * 2 * kRegisterBytes);
     }
-    turn(low);
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) store(to + i * 64, low[i]);
-    turn(high);
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) store(to + kRegisterBytes + i * 64, high[i]);
   }
 }
 
@@ -194,7 +204,7 @@ bool has_vectors(Target target) { return target >= Target::kAvx512; }
 bool has_vectors(Target /*target*/) { return false; }
 void turn_half_panel(const TilePacking&, std::int64_t, std::byte*) {}
 void pair_panels(const TilePacking&, std::int64_t, std::int64_t, std::int64_t) {}
-void turn_strip(const TilePacking&, std::int64_t) {}
+void turn_strips(const TilePacking&, std::int64_t, std::int64_t) {}
 
 #endif
 
@@ -206,7 +216,6 @@ void pack_tile_panels(Target target, const TilePacking& packing) {
   const std::int64_t whole_panels =
       packing.from.depth_inner || whole_steps == 0 ? 0 : packing.lines / kTileSide;
   if (whole_panels > 0) {
-    constexpr std::int64_t kAtOnce = 2;  // 128 bytes of a row
     for (std::int64_t panel = 0; panel < whole_panels; panel += kAtOnce) {
       pair_panels(strip_of(packing, panel * kTileSide), std::min(kAtOnce, whole_panels - panel),
                   whole_steps, packed_panel_bytes(packing.steps));
@@ -230,13 +239,15 @@ void pack_tile_panels(Target target, const TilePacking& packing) {
 }
 
 void pack_tile_strips(Target target, const TilePacking& packing) {
+  const std::int64_t whole_steps = has_vectors(target) ? packing.depth / kStepDepth : 0;
+  const std::int64_t whole_strips = whole_steps == 0 ? 0 : packing.lines / kTileSide;
+  for (std::int64_t strip = 0; strip < whole_strips; strip += kAtOnce) {
+    turn_strips(strip_of(packing, strip * kTileSide), std::min(kAtOnce, whole_strips - strip),
+                whole_steps);
+  }
   for (std::int64_t first = 0; first < packing.lines; first += kTileSide) {
     const TilePacking strip = strip_of(packing, first);
-    std::int64_t done = 0;
-    if (has_vectors(target) && strip.lines == kTileSide) {
-      done = packing.depth / kStepDepth;
-      turn_strip(strip, done);
-    }
+    const std::int64_t done = first / kTileSide < whole_strips ? whole_steps : 0;
     for (std::int64_t step = done; step < packing.steps; ++step) {
       pack_half_strip(strip, 0, step);
       pack_half_strip(strip, 1, step);

@@ -1,7 +1,8 @@
-// What weights would save that stay packed between the microbatches of a step, for bf16 on AMX's
-// tiles: packing them into tiles, beside a copy of as many bytes, which packed weights would still
-// need on their way to the second-level cache. Where the processor has AMX, beside the product too.
-// On one thread; no cache holds the weights before. docs/performance.md has a table.
+// What it takes to pack operands of linear layers into AMX's tiles, beside a copy of as many bytes,
+// which operands would still need on their way to the second-level cache if they stayed packed.
+// Where the processor has AMX, beside the product too. On one thread. No cache holds weights
+// before; the gradient of the output, which a weight gradient packs, comes from where it fits. The
+// table is in docs/performance.md.
 
 #include <fmt/core.h>
 
@@ -40,62 +41,70 @@ constexpr LayerSize kSizes[] = {{1024, 2304, 768}, {1024, 768, 768},   {1024, 30
                                 {1024, 1024, 256}, {1024, 256, 1024},  {1024, 8192, 256}};
 
 constexpr std::pair<Pass, const char*> kPasses[] = {{Pass::kForward, "forward"},
-                                                    {Pass::kInputGradient, "input gradient"}};
+                                                    {Pass::kInputGradient, "input gradient"},
+                                                    {Pass::kWeightGradient, "weight gradient"}};
 
-// The weights of a product, as one thread of AMX's engine goes through them.
-class Weights {
+// What a pass packs: the weights, and in a weight gradient the gradient of the output.
+class PackedOperand {
  public:
-  explicit Weights(const cpu::MatrixProduct& product)
-      : plan_(cpu::shape_of(product), 1), packed_("packed weights", plan_.right_bytes) {
-    PHALANX_CHECK(!plan_.swapped && !plan_.packs_left, "{} rows are few, or the weights stand left",
-                  product.m);
+  PackedOperand(const cpu::MatrixProduct& product, Pass pass)
+      : plan_(cpu::shape_of(product), 1),
+        is_left_(pass == Pass::kWeightGradient),
+        packed_("packed operand", is_left_ ? plan_.thread_left_bytes : plan_.right_bytes) {
+    PHALANX_CHECK(!plan_.swapped && plan_.packs_left == is_left_, "{} rows are too few", product.m);
   }
 
   void pack(const cpu::MatrixProduct& product) const {
-    const cpu::Matrix& b = product.b;
-    const cpu::Lines lines{b.data, b.dtype, b.stride, b.transposed};
-    for_blocks(
-        [&](std::int64_t column, std::int64_t columns, std::int64_t begin, std::int64_t depth) {
-          cpu::pack_tile_panels(cpu::active_target(), {.from = lines.from(column, begin),
-                                                       .lines = columns,
-                                                       .depth = depth,
-                                                       .steps = ceil_div(depth, cpu::kStepDepth),
-                                                       .to = packed_.base()});
-        });
+    const cpu::Matrix& m = operand(product);
+    const cpu::Lines lines{m.data, m.dtype, m.stride, m.transposed != is_left_};
+    for_blocks([&](std::int64_t first, std::int64_t count, std::int64_t begin, std::int64_t depth) {
+      const cpu::TilePacking packing{.from = lines.from(first, begin),
+                                     .lines = count,
+                                     .depth = depth,
+                                     .steps = ceil_div(depth, cpu::kStepDepth),
+                                     .to = packed_.base()};
+      (is_left_ ? cpu::pack_tile_strips : cpu::pack_tile_panels)(cpu::active_target(), packing);
+    });
   }
 
   void copy(const cpu::MatrixProduct& product) const {
-    const std::byte* from = product.b.data;
-    for_blocks([&](std::int64_t, std::int64_t columns, std::int64_t, std::int64_t depth) {
-      const std::int64_t bytes = columns * depth * size_of(product.b.dtype);
+    const std::byte* from = operand(product).data;
+    for_blocks([&](std::int64_t, std::int64_t count, std::int64_t, std::int64_t depth) {
+      const std::int64_t bytes = count * depth * size_of(DType::kBF16);
       std::memcpy(packed_.base(), from, static_cast<std::size_t>(bytes));
       from += bytes;
     });
   }
 
  private:
-  // Calls with the first column, columns, the begin of the depth and depth of each block that is
-  // packed at once.
+  const cpu::Matrix& operand(const cpu::MatrixProduct& product) const {
+    return is_left_ ? product.a : product.b;
+  }
+
+  // Calls with the first line, lines, begin of the depth and depth of each block that is packed at
+  // once: rows of C or columns.
   template <typename Function>
   void for_blocks(Function function) const {
-    const std::int64_t most = plan_.panel_span * cpu::kTileSide;
-    for (std::int64_t column = 0; column < plan_.columns; column += most) {
+    const std::int64_t lines = is_left_ ? plan_.rows : plan_.columns;
+    const std::int64_t most = is_left_ ? plan_.row_block : plan_.panel_span * cpu::kTileSide;
+    for (std::int64_t first = 0; first < lines; first += most) {
       for (std::int64_t begin = 0; begin < plan_.depth; begin += plan_.depth_block) {
-        function(column, std::min(most, plan_.columns - column), begin,
+        function(first, std::min(most, lines - first), begin,
                  std::min(plan_.depth_block, plan_.depth - begin));
       }
     }
   }
 
   cpu::AmxPlan plan_;
+  bool is_left_;
   Arena packed_;
 };
 
 void run_row(const Options& options, const LayerSize& size, Pass pass, const std::string& name) {
   ColdProduct cold(size, pass, DType::kBF16);
-  const Weights weights(cold.next());
-  std::vector<TimedBody> bodies = {{[&] { weights.pack(cold.next()); }},
-                                   {[&] { weights.copy(cold.next()); }}};
+  const PackedOperand operand(cold.next(), pass);
+  std::vector<TimedBody> bodies = {{[&] { operand.pack(cold.next()); }},
+                                   {[&] { operand.copy(cold.next()); }}};
   const bool has_amx = cpu::has_products(cpu::ProductPrecision::kAmx);
   const cpu::CpuDevice device =
       cpu::make_device(1, has_amx ? cpu::ProductPrecision::kAmx : cpu::ProductPrecision::kFp32);
@@ -154,8 +163,8 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   phalanx::bench::Options options;
   return phalanx::bench::bench_main(
-      argc, argv, "bench_packed_weights",
-      "What weights would save on AMX's tiles that stay packed, on one thread.",
+      argc, argv, "bench_tile_packing",
+      "Packing operands into AMX's tiles, on one thread, beside copies.",
       [&](phalanx::FlagSet& flags) {
         flags.add({.name = "--filter", .help = "Only rows that contain this: 768x768, forward"},
                   &options.filter);
