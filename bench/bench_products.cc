@@ -11,7 +11,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench_main.h"
@@ -40,12 +39,6 @@ struct Options {
 
 constexpr LayerSize kSizes[] = {{1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072},
                                 {1024, 256, 256}, {1024, 8192, 256}, {1024, 50304, 768}};
-
-constexpr std::pair<Pass, const char*> kPasses[] = {
-    {Pass::kForward, "forward"},
-    {Pass::kInputGradient, "input gradient"},
-    {Pass::kWeightGradient, "weight gradient"},
-};
 
 // The parts, in the order of the table's columns.
 struct Part {
@@ -114,7 +107,7 @@ class Bench {
     if (options.markdown) print(std::vector<std::string>(cells.size(), "---"));
   }
 
-  void run(const LayerSize& size, Pass pass, const char* name) {
+  void run(const LayerSize& size, Pass pass) {
     ColdProduct cold(size, pass);
     Arena workspace("workspace", workspace_bytes(cold.next()));
     std::byte* memory = workspace.base();
@@ -129,7 +122,7 @@ class Bench {
     for (const Part& part : kParts) {
       if (has_part(parts, part.left_out)) bodies.push_back(walk_without(part.left_out));
     }
-    Row row{.size = size, .pass = name};
+    Row row{.size = size, .pass = name_of(pass)};
     row.witness = instructions_per_cycle(1);
     const std::vector<Timing> timings =
         time_by_turns({.seconds = options_.seconds, .cpu_time = options_.cpu_time}, bodies);
@@ -182,9 +175,8 @@ class Bench {
     const auto ms = [](const Timing& timing) {
       return fmt::format("{:.2f} ({:.2f})", 1e3 * timing.median, 1e3 * timing.best);
     };
-    std::vector<std::string> cells = {
-        fmt::format("{} x {} x {}", row.size.rows, row.size.n, row.size.k), row.pass,
-        ms(row.engine), ms(row.whole), of_peak(row.whole)};
+    std::vector<std::string> cells = {to_text(row.size), row.pass, ms(row.engine), ms(row.whole),
+                                      of_peak(row.whole)};
     for (std::size_t part = 0; part < row.without.size(); ++part) {
       const auto saved = [&](double Timing::*of) { return row.saved(part, of); };
       cells.push_back(row.without[part].median > 0.0 ? both(saved) : "-");
@@ -222,30 +214,10 @@ class Bench {
   double peak_;  // operations per second
 };
 
-struct WantedRow {
-  LayerSize size;
-  Pass pass;
-  const char* name;  // of the pass
-};
-
-std::vector<WantedRow> wanted_rows(const std::string& filter) {
-  std::vector<WantedRow> rows;
-  for (const LayerSize& size : kSizes) {
-    for (const auto& [pass, name] : kPasses) {
-      const std::string row = fmt::format("{}x{}x{} {}", size.rows, size.n, size.k, name);
-      if (row.find(filter) != std::string::npos) rows.push_back({size, pass, name});
-    }
-  }
-  if (rows.empty()) {
-    throw UsageError("--filter '{}': no row has it: without --filter all rows are shown", filter);
-  }
-  return rows;
-}
-
 void run(const Options& options) {
-  const std::vector<WantedRow> rows = wanted_rows(options.filter);
+  const std::vector<LayerPass> rows = layer_passes(kSizes, options.filter);
   Bench bench(options);
-  for (const WantedRow& row : rows) bench.run(row.size, row.pass, row.name);
+  for (const LayerPass& row : rows) bench.run(row.size, row.pass);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench_main.h"
@@ -39,10 +38,6 @@ struct Options {
 constexpr LayerSize kSizes[] = {{1024, 2304, 768}, {1024, 768, 768},   {1024, 3072, 768},
                                 {1024, 768, 3072}, {1024, 50304, 768}, {1024, 768, 256},
                                 {1024, 1024, 256}, {1024, 256, 1024},  {1024, 8192, 256}};
-
-constexpr std::pair<Pass, const char*> kPasses[] = {{Pass::kForward, "forward"},
-                                                    {Pass::kInputGradient, "input gradient"},
-                                                    {Pass::kWeightGradient, "weight gradient"}};
 
 // What a pass packs: the weights, and in a weight gradient the gradient of the output.
 class PackedOperand {
@@ -100,7 +95,7 @@ class PackedOperand {
   Arena packed_;
 };
 
-void run_row(const Options& options, const LayerSize& size, Pass pass, const std::string& name) {
+void run_row(const Options& options, const LayerSize& size, Pass pass) {
   ColdProduct cold(size, pass, DType::kBF16);
   const PackedOperand operand(cold.next(), pass);
   std::vector<TimedBody> bodies = {{[&] { operand.pack(cold.next()); }},
@@ -117,8 +112,8 @@ void run_row(const Options& options, const LayerSize& size, Pass pass, const std
       time_by_turns({.seconds = options.seconds, .cpu_time = options.cpu_time}, bodies);
   witness = std::min(witness, instructions_per_cycle(1));
   const double saved = timings[0].median - timings[1].median;
-  fmt::print("| {} | {:.3f} ({:.3f}) | {:.3f} ({:.3f}) | {} | {:.1f} |\n", name,
-             1e3 * timings[0].median, 1e3 * timings[0].best, 1e3 * timings[1].median,
+  fmt::print("| {} | {} | {:.3f} ({:.3f}) | {:.3f} ({:.3f}) | {} | {:.1f} |\n", to_text(size),
+             name_of(pass), 1e3 * timings[0].median, 1e3 * timings[0].best, 1e3 * timings[1].median,
              1e3 * timings[1].best,
              has_amx ? fmt::format("{:.3f} ({:.3f}) | {:.1f} %", 1e3 * timings[2].median,
                                    1e3 * timings[2].best, 100.0 * saved / timings[2].median)
@@ -127,34 +122,15 @@ void run_row(const Options& options, const LayerSize& size, Pass pass, const std
   std::fflush(stdout);
 }
 
-struct WantedRow {
-  LayerSize size;
-  Pass pass;
-  std::string name;
-};
-
-std::vector<WantedRow> wanted_rows(const std::string& filter) {
-  std::vector<WantedRow> rows;
-  for (const LayerSize& size : kSizes) {
-    for (const auto& [pass, pass_name] : kPasses) {
-      std::string name = fmt::format("{}x{}x{} {}", size.rows, size.n, size.k, pass_name);
-      if (name.find(filter) != std::string::npos) rows.push_back({size, pass, std::move(name)});
-    }
-  }
-  if (rows.empty()) {
-    throw UsageError("--filter '{}': no row has it: without --filter all rows are shown", filter);
-  }
-  return rows;
-}
-
 void run(const Options& options) {
-  const std::vector<WantedRow> rows = wanted_rows(options.filter);
+  const std::vector<LayerPass> rows = layer_passes(kSizes, options.filter);
   fmt::print("target {}, 1 thread. Milliseconds, medians, in brackets bests.\n\n",
              cpu::describe_active_target());
   fmt::print(
-      "| rows x n x k | packing | copying | product | packing less copying | witness |\n"
-      "|---|---|---|---|---|---|\n");
-  for (const WantedRow& row : rows) run_row(options, row.size, row.pass, row.name);
+      "| rows x n x k | pass | packing | copying | product | of it packing less copying | witness "
+      "|\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const LayerPass& row : rows) run_row(options, row.size, row.pass);
 }
 
 }  // namespace

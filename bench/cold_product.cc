@@ -1,7 +1,10 @@
 #include "cold_product.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
+#include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/linear_products.h"
 
@@ -42,6 +45,36 @@ std::int64_t cold_bytes_of(const LayerSize& size, Pass pass, DType dtype) {
 }
 
 }  // namespace
+
+const char* name_of(Pass pass) {
+  switch (pass) {
+    case Pass::kForward:
+      return "forward";
+    case Pass::kInputGradient:
+      return "input gradient";
+    case Pass::kWeightGradient:
+      break;
+  }
+  return "weight gradient";
+}
+
+std::vector<LayerPass> layer_passes(std::span<const LayerSize> sizes, const std::string& filter) {
+  std::vector<LayerPass> passes;
+  for (const LayerSize& size : sizes) {
+    for (const Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kWeightGradient}) {
+      const std::string row = fmt::format("{}x{}x{} {}", size.rows, size.n, size.k, name_of(pass));
+      if (row.find(filter) != std::string::npos) passes.push_back({size, pass});
+    }
+  }
+  if (passes.empty()) {
+    throw UsageError("--filter '{}': no row has it: without --filter all rows are shown", filter);
+  }
+  return passes;
+}
+
+std::string to_text(const LayerSize& size) {
+  return fmt::format("{} x {} x {}", size.rows, size.n, size.k);
+}
 
 ColdProduct::ColdProduct(const LayerSize& size, Pass pass, DType dtype)
     : copies_(std::max<std::int64_t>(2, kColdBytes / cold_bytes_of(size, pass, dtype) + 1)),

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "phalanx/ops/cpu/matrix_product.h"
@@ -16,6 +18,19 @@ enum class Pass { kForward, kInputGradient, kWeightGradient };  // with a bias; 
 struct LayerSize {
   std::int64_t rows, n, k;  // of y[rows, n] = x[rows, k] W[n, k]^T
 };
+
+const char* name_of(Pass pass);
+
+// A pass of a layer: a row of a bench.
+struct LayerPass {
+  LayerSize size;
+  Pass pass;
+};
+// All passes of these layers whose text, "1024x768x768 forward", contains the filter. UsageError
+// where none does.
+std::vector<LayerPass> layer_passes(std::span<const LayerSize> sizes, const std::string& filter);
+// "1024 x 768 x 768"
+std::string to_text(const LayerSize& size);
 
 // One product of random numbers, with so many copies of the weights (or their gradients) and of the
 // result that no cache holds them. All copies have the same numbers.

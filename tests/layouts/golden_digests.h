@@ -1,8 +1,8 @@
 #pragma once
 // Digests of trainings in fp32, and in bf16 with products on AMX's tiles, kept in
 // tests/golden/layout_digests.json: an edit that should not change results changes none of them, on
-// any machine. Where results change on purpose,
-// tests/golden/write-layout-digests writes the file again.
+// any machine. Where results change on purpose, tests/golden/write-layout-digests writes the file
+// again.
 
 #include "harness.h"
 
