@@ -366,7 +366,7 @@ int main(int argc, char** argv) {
               &options.seconds);
     flags.add(
         {.name = "--cpu-time",
-         .help = "Time by CPU time per thread: for a busy machine, with OMP_WAIT_POLICY=passive"},
+         .help = "Time by CPU time per thread: for a busy machine"},
         &options.cpu_time);
     flags.add({.name = "--scaling",
                .help = "Also on one thread, by turns: the rate by that of so many times one"},

@@ -24,8 +24,7 @@ struct TimingOptions {
 
 // Runs the bodies by turns (A, B, A, B), so that what disturbs one disturbs the others. A
 // repetition counts when the calling thread was on its core for 97 % of it; when fewer than three
-// do, all count. On a machine that is never quiet, CPU time says more than the clock on the wall
-// (with threads that sleep while they wait: OMP_WAIT_POLICY=passive).
+// do, all count. On a machine that is never quiet, CPU time says more than the clock on the wall.
 std::vector<Timing> time_by_turns(const TimingOptions& options,
                                   const std::vector<TimedBody>& bodies);
 

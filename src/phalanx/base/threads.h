@@ -24,7 +24,7 @@ void give_way(int nice);
 std::string thread_limits(const std::filesystem::path& root = "/");
 
 // SystemError unless `count` threads can run beside the calling one: starts and ends that many.
-// OpenMP would end the process without our error if it could not start its threads.
+// So a run that lacks threads ends before it begins.
 void expect_threads(int count, const ThreadStarter& start = start_thread);
 
 // Calls body(0) ... body(count - 1), each once, on up to `threads` threads including the calling

@@ -317,14 +317,14 @@ TEST_P(MixedProgramTest, MoreRanksThanCores) {
   EXPECT_EQ(bits_of_mixed_program(transport(), 16, true), bits);
 }
 
-TEST_P(MixedProgramTest, ThreadsDoNotChangeBitsOpenMp) {
+TEST_P(MixedProgramTest, ThreadsDoNotChangeBits) {
   const auto bits = bits_of_mixed_program(local_transport(), 3, false);
   EXPECT_EQ(bits_of_mixed_program(transport(), 3, false, {.threads_per_rank = 2}), bits);
 }
 
 #if defined(__x86_64__)
 // The sum is subnormal, whichever thread of whichever rank adds.
-TEST_P(MixedProgramTest, SubnormalSumsAreZeroOnAllRanksOpenMp) {
+TEST_P(MixedProgramTest, SubnormalSumsAreZeroOnAllRanks) {
   run_ranks(transport(), 3,
             [](Rank& rank) {
               const double smallest = std::numeric_limits<float>::min();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/team.h"
 #include "phalanx/ops/cpu/convert.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 
@@ -216,11 +217,12 @@ void reduce_by_team(int threads, const Terms& terms, std::span<const std::byte* 
     reduce(terms, sources, destinations, 0, count);
     return;
   }
-#pragma omp parallel for num_threads(threads)
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const std::int64_t first = piece * piece_count;
-    reduce(terms, sources, destinations, first, std::min(piece_count, count - first));
-  }
+  Team::mine().run(threads, pieces, Dealing::kNeighbours, [&](Team::Member& member) {
+    while (member.next()) {
+      const std::int64_t first = member.part() * piece_count;
+      reduce(terms, sources, destinations, first, std::min(piece_count, count - first));
+    }
+  });
 }
 
 }  // namespace phalanx

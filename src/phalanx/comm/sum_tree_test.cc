@@ -125,7 +125,7 @@ TEST(ReduceTest, AddsInTheTree) {
 }
 
 // More elements than are added at a time, by several threads, and where a source is.
-TEST(ReduceTest, CutsElementsAnywhereOpenMp) {
+TEST(ReduceTest, CutsElementsAnywhere) {
   constexpr std::int64_t kCount = 35001;
   const auto inputs = inputs_of(11, DType::kF32, kCount);
   const auto expected = tree_sums(inputs, 4, DType::kF32);

@@ -61,7 +61,7 @@ std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-// Threads of OpenMP's teams end a moment after the thread that had them.
+// A thread is in this list for a moment after it was joined.
 bool returns_to(std::size_t threads) {
   constexpr int kMostWaits = 5000;
   for (int i = 0; i < kMostWaits && threads_of_process() != threads; ++i) ::usleep(1000);

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/team.h"
 
 namespace phalanx::local {
 namespace {
@@ -153,15 +155,15 @@ void Hub::do_if_small(Operation& operation) {
 }
 
 void Hub::work(Operation& operation, std::int64_t limit) {
-  bool finished = false;
+  std::atomic<bool> finished = false;
   // Announced before failed_ is looked at: see rest().
   working_.fetch_add(1, std::memory_order_seq_cst);
-  if (threads_ == 1 || is_small(operation)) {
-    finished = operation.do_pieces(limit, failed_, bytes_read_);
-  } else {
-#pragma omp parallel num_threads(threads_) reduction(|| : finished)
-    finished = operation.do_pieces(limit, failed_, bytes_read_);
-  }
+  const int threads = is_small(operation) ? 1 : threads_;
+  Team::mine().run(threads, threads, Dealing::kNeighbours, [&](Team::Member& member) {
+    while (member.next()) {
+      if (operation.do_pieces(limit, failed_, bytes_read_)) finished = true;
+    }
+  });
   working_.fetch_sub(1, std::memory_order_seq_cst);
   if (finished) {
     const std::lock_guard lock(mutex_);

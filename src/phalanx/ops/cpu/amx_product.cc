@@ -1,7 +1,5 @@
 #include "phalanx/ops/cpu/amx_product.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "phalanx/base/dtype.h"
@@ -11,13 +9,11 @@
 #include "phalanx/ops/cpu/amx_tiles.h"
 #include "phalanx/ops/cpu/flush_to_zero.h"
 #include "phalanx/ops/cpu/line_sums.h"
-#include "phalanx/ops/cpu/team_tasks.h"
+#include "phalanx/ops/cpu/parallel.h"
+#include "phalanx/ops/cpu/range.h"
 
 namespace phalanx::cpu {
 namespace {
-
-// Threads share two sets of tasks: packing right operands, and products.
-constexpr int kTaskSets = 2;
 
 AmxPlan plan_of(const CpuDevice& device, const MatrixProduct& p) {
   return AmxPlan(shape_of(p), device.threads);
@@ -51,9 +47,8 @@ class AmxMultiplication {
     TileFinish finish;
   };
 
-  void run_as_member();
+  void run_block();
   Scratch scratch_of(int thread) const;
-  void start_packing(const Range& rows, const Range& panels, const Range& depths);
   void pack_right(std::int64_t task) const;
   void do_task(std::int64_t task, Scratch& scratch) const;
   void pack_left(const Work& work, Scratch& scratch) const;
@@ -76,9 +71,7 @@ class AmxMultiplication {
   std::byte* right_pack_;
   float *sums_, *row_sums_;
   std::byte* thread_memory_;
-  // The position of the loops; the same for all threads.
-  Range rows_, panels_, depths_;
-  TeamTasks right_tasks_, product_tasks_;
+  Range rows_, panels_, depths_;  // the current block
 };
 
 AmxMultiplication::AmxMultiplication(const CpuDevice& device, const MatrixProduct& product,
@@ -91,46 +84,27 @@ AmxMultiplication::AmxMultiplication(const CpuDevice& device, const MatrixProduc
       threads_(device.threads),
       first_epilogue_(product.epilogue),
       next_epilogue_(product.epilogue),
-      right_tasks_(threads_, workspace),
-      product_tasks_(threads_, workspace + TeamTasks::bytes(threads_)) {
+      right_pack_(workspace) {
   left_ = {p_.a.data, p_.a.dtype, p_.a.stride, !p_.a.transposed};
   right_ = {p_.b.data, p_.b.dtype, p_.b.stride, p_.b.transposed};
   if (plan.swapped) std::swap(left_, right_);
   next_epilogue_.accumulate = first_epilogue_.accumulate || plan.in_c;
-  right_pack_ = workspace + kTaskSets * TeamTasks::bytes(threads_);
   sums_ = reinterpret_cast<float*>(right_pack_ + plan.right_bytes);
   thread_memory_ = right_pack_ + plan.right_bytes + plan.sums_bytes;
   row_sums_ = reinterpret_cast<float*>(thread_memory_ + threads_ * plan.thread_bytes);
 }
 
 void AmxMultiplication::run() {
-  if (threads_ == 1 && omp_in_parallel() == 0) return run_as_member();
-#pragma omp parallel num_threads(threads_)
-  run_as_member();
-}
-
-// The loops of every thread. A product that one thread of a team computes has a team of one.
-// OpenMP's constructs end when all threads have reached them.
-void AmxMultiplication::run_as_member() {
-  const FlushToZero mode;
-  kernel_.prepare();
-  const int thread = omp_get_thread_num();
-  Scratch scratch = scratch_of(thread);
   for (std::int64_t r = 0; r < ceil_div(plan_.rows, plan_.row_span); ++r) {
     for (std::int64_t c = 0; c < ceil_div(plan_.panels(), plan_.panel_span); ++c) {
       for (std::int64_t d = 0; d < plan_.depth_blocks(); ++d) {
-#pragma omp single
-        start_packing(piece(r, plan_.row_span, {0, plan_.rows}),
-                      piece(c, plan_.panel_span, {0, plan_.panels()}),
-                      piece(d, plan_.depth_block, {0, plan_.depth}));
-        right_tasks_.run(thread, [&](std::int64_t task) { pack_right(task); });
-#pragma omp barrier
-        product_tasks_.run(thread, [&](std::int64_t task) { do_task(task, scratch); });
-#pragma omp barrier
+        rows_ = piece(r, plan_.row_span, {0, plan_.rows});
+        panels_ = piece(c, plan_.panel_span, {0, plan_.panels()});
+        depths_ = piece(d, plan_.depth_block, {0, plan_.depth});
+        run_block();
       }
     }
   }
-  kernel_.release();
 }
 
 AmxMultiplication::Scratch AmxMultiplication::scratch_of(int thread) const {
@@ -144,13 +118,19 @@ AmxMultiplication::Scratch AmxMultiplication::scratch_of(int thread) const {
 // Panels that a task packs: 128 bytes of a line of the depth.
 constexpr std::int64_t kPackedPanels = 2;
 
-void AmxMultiplication::start_packing(const Range& rows, const Range& panels, const Range& depths) {
-  rows_ = rows;
-  panels_ = panels;
-  depths_ = depths;
-  right_tasks_.set(ceil_div(panels.count(), kPackedPanels));
-  product_tasks_.set(ceil_div(rows.count(), plan_.row_block) *
-                     ceil_div(panels.count(), plan_.panel_block));
+void AmxMultiplication::run_block() {
+  parallel_for(threads_, ceil_div(panels_.count(), kPackedPanels),
+               [&](std::int64_t task) { pack_right(task); });
+  const std::int64_t tasks =
+      ceil_div(rows_.count(), plan_.row_block) * ceil_div(panels_.count(), plan_.panel_block);
+  // A thread begins with neighbouring tasks, whose operands it has mostly packed itself.
+  Team::mine().run(threads_, tasks, Dealing::kNeighbours, [&](Team::Member& member) {
+    const FlushToZero mode;
+    kernel_.prepare();
+    Scratch scratch = scratch_of(member.slot());
+    while (member.next()) do_task(member.part(), scratch);
+    kernel_.release();
+  });
 }
 
 void AmxMultiplication::pack_right(std::int64_t task) const {
@@ -297,15 +277,13 @@ void AmxMultiplication::add_up_rows(const Work& work) const {
 
 std::int64_t amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& product) {
   const AmxPlan plan = plan_of(device, product);
-  std::int64_t bytes =
-      kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
+  std::int64_t bytes = plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), kAmxRowSumsBlock);
   return bytes;
 }
 
 std::int64_t most_amx_workspace_bytes(const CpuDevice& device, const MatrixProduct& most) {
-  return kTaskSets * TeamTasks::bytes(device.threads) +
-         AmxPlan::most_workspace_bytes(shape_of(most), device.threads);
+  return AmxPlan::most_workspace_bytes(shape_of(most), device.threads);
 }
 
 void multiply_amx(const CpuDevice& device, const MatrixProduct& product, const TileKernel& kernel,
@@ -314,8 +292,7 @@ void multiply_amx(const CpuDevice& device, const MatrixProduct& product, const T
   AmxMultiplication(device, product, plan, kernel, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), kAmxRowSumsBlock,
-                    workspace + kTaskSets * TeamTasks::bytes(device.threads) +
-                        plan.workspace_bytes(device.threads));
+                    workspace + plan.workspace_bytes(device.threads));
 }
 
 }  // namespace phalanx::cpu

@@ -9,8 +9,6 @@
 #include "hwy/foreach_target.h"
 // clang-format on
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -67,8 +65,8 @@ void rows(const CpuDevice& device, const ops::CrossEntropy& op, float* scratch) 
   const float seed = op.dlogits ? *dense<float>(op.seed) : 0.0F;
   const RowScratch layout(op);
   const Blocks blocks = row_blocks(op.logits.shape[0], columns);
-  parallel_for(device.threads, blocks.count(), [&](std::int64_t block) HWY_ATTR {
-    float* own = scratch + omp_get_thread_num() * layout.size;
+  parallel_for(device.threads, blocks.count(), [&](std::int64_t block, int slot) HWY_ATTR {
+    float* own = scratch + slot * layout.size;
     for (std::int64_t r = blocks.begin(block); r < blocks.end(block); ++r) {
       if (!counts(mask, r)) {
         loss[r] = 0.0F;

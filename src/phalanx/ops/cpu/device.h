@@ -56,7 +56,7 @@ struct CpuDevice {
   Processor processor = {};
 };
 
-// A device for `threads` OpenMP threads of this machine.
+// A device for `threads` threads of this machine.
 CpuDevice make_device(int threads, ProductPrecision products);
 
 }  // namespace phalanx::cpu

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "phalanx/base/error.h"
-#include "phalanx/ops/cpu/team_tasks.h"
+#include "phalanx/ops/cpu/range.h"
 #include "phalanx/tensor/tensor.h"
 
 namespace phalanx::cpu {

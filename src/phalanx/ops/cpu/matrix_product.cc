@@ -1,7 +1,5 @@
 #include "phalanx/ops/cpu/matrix_product.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 
@@ -15,7 +13,7 @@
 #include "phalanx/ops/cpu/product_operands.h"
 #include "phalanx/ops/cpu/product_order.h"
 #include "phalanx/ops/cpu/product_plan.h"
-#include "phalanx/ops/cpu/team_tasks.h"
+#include "phalanx/ops/cpu/range.h"
 #include "phalanx/tensor/arena.h"
 
 namespace phalanx::cpu {
@@ -62,8 +60,6 @@ void finish_zeros(int threads, const MatrixProduct& p) {
   });
 }
 
-// Threads share three sets of tasks: packing left operands, packing right operands, products.
-constexpr int kTaskSets = 3;
 // Rows of the left operand that are packed at a time.
 constexpr std::int64_t kPackedRows = 64;
 
@@ -74,7 +70,7 @@ Lines right_lines(const MatrixProduct& p) {
   return {p.b.data, p.b.dtype, p.b.stride, p.b.transposed};
 }
 
-// One product on a team of threads, which all run the same loops.
+// One product on a team of threads.
 class Multiplication {
  public:
   Multiplication(const MatrixProduct& product, const ProductPlan& plan, int threads,
@@ -100,9 +96,8 @@ class Multiplication {
     std::int64_t column, columns, width;  // width includes the padding
   };
 
-  void run_as_member();
   Scratch scratch_of(int thread) const;
-  void start_span(const ProductPart& span);
+  void pack_span() const;
   void do_left_task(std::int64_t task) const;
   void do_right_task(std::int64_t task) const;
   void do_task(std::int64_t task, const Scratch& scratch) const;
@@ -131,9 +126,7 @@ class Multiplication {
   ProductOperands operands_;
   float *span_sums_, *row_sums_;
   std::byte* thread_memory_;
-  // The position of the loops and the current tasks; the same for all threads.
-  ProductPart span_;
-  TeamTasks left_tasks_, right_tasks_, product_tasks_;
+  ProductPart span_;  // the current one
 };
 
 Multiplication::Multiplication(const MatrixProduct& product, const ProductPlan& plan, int threads,
@@ -143,51 +136,41 @@ Multiplication::Multiplication(const MatrixProduct& product, const ProductPlan& 
       kernel_(*plan.kernel),
       threads_(threads),
       operands_(plan, plan.swapped ? right_lines(product) : left_lines(product),
-                plan.swapped ? left_lines(product) : right_lines(product),
-                workspace + kTaskSets * TeamTasks::bytes(threads)),
-      left_tasks_(threads, workspace),
-      right_tasks_(threads, workspace + TeamTasks::bytes(threads)),
-      product_tasks_(threads, workspace + 2 * TeamTasks::bytes(threads)) {
-  std::byte* sums =
-      workspace + kTaskSets * TeamTasks::bytes(threads) + plan.left_bytes + plan.right_bytes;
+                plan.swapped ? left_lines(product) : right_lines(product), workspace) {
+  std::byte* sums = workspace + plan.left_bytes + plan.right_bytes;
   span_sums_ = reinterpret_cast<float*>(sums);
   thread_memory_ = sums + plan.span_sums_bytes;
   row_sums_ = reinterpret_cast<float*>(thread_memory_ + threads * plan.thread_bytes());
 }
 
 void Multiplication::run() {
-  if (threads_ == 1 && omp_in_parallel() == 0) return run_as_member();
-#pragma omp parallel num_threads(threads_)
-  run_as_member();
-}
-
-// The loops of every thread. A product that one thread of a team computes has a team of one.
-// OpenMP's constructs end when all threads have reached them.
-void Multiplication::run_as_member() {
-  const FlushToZero mode;
-  const int thread = omp_get_thread_num();
-  const Scratch scratch = scratch_of(thread);
   for_each_span(plan_, [&](const ProductPart& span) {
-#pragma omp single
-    start_span(span);
-    left_tasks_.run(thread, [&](std::int64_t task) { do_left_task(task); });
-    right_tasks_.run(thread, [&](std::int64_t task) { do_right_task(task); });
-#pragma omp barrier
-    product_tasks_.run(thread, [&](std::int64_t task) { do_task(task, scratch); });
-#pragma omp barrier
+    span_ = span;
+    operands_.set_span(span);
+    pack_span();
+    // A thread begins with neighbouring tasks, whose operands it has mostly packed itself.
+    Team::mine().run(threads_, product_tasks(plan_, span), Dealing::kNeighbours,
+                     [&](Team::Member& member) {
+                       const FlushToZero mode;
+                       const Scratch scratch = scratch_of(member.slot());
+                       while (member.next()) do_task(member.part(), scratch);
+                     });
   });
 }
 
-void Multiplication::start_span(const ProductPart& span) {
-  span_ = span;
-  operands_.set_span(span);
-  const std::int64_t blocks = depth_blocks(plan_, span);
+// What the team packs for all tasks of the span.
+void Multiplication::pack_span() const {
+  const std::int64_t blocks = depth_blocks(plan_, span_);
   // The left operand and the sums of its lines serve all spans of panels.
   const bool left = plan_.left == Place::kTeam || (p_.sums_rows && plan_.left != Place::kTask);
-  const std::int64_t left_blocks = ceil_div(span.rows.count(), rows_of_left_task());
-  left_tasks_.set(left && span.panels.begin == 0 ? left_blocks * blocks : 0);
-  right_tasks_.set(plan_.right == Place::kTeam ? span.panels.count() * blocks : 0);
-  product_tasks_.set(product_tasks(plan_, span));
+  if (left && span_.panels.begin == 0) {
+    parallel_for(threads_, ceil_div(span_.rows.count(), rows_of_left_task()) * blocks,
+                 [&](std::int64_t task) { do_left_task(task); });
+  }
+  if (plan_.right == Place::kTeam) {
+    parallel_for(threads_, span_.panels.count() * blocks,
+                 [&](std::int64_t task) { do_right_task(task); });
+  }
 }
 
 Multiplication::Scratch Multiplication::scratch_of(int thread) const {
@@ -368,8 +351,7 @@ std::int64_t workspace_bytes_of(const CpuDevice& device, const MatrixProduct& pr
   if (is_amx(device, product)) return amx_workspace_bytes(device, product);
   const PanelKernel& kernel = kernel_of(device, product);
   const ProductPlan plan(shape_of(product), kernel, device.threads, device.processor.caches);
-  std::int64_t bytes =
-      kTaskSets * TeamTasks::bytes(device.threads) + plan.workspace_bytes(device.threads);
+  std::int64_t bytes = plan.workspace_bytes(device.threads);
   if (product.sums_rows) bytes += line_sums_bytes(row_sums_of(product), plan.depth_block);
   return bytes;
 }
@@ -378,8 +360,7 @@ std::int64_t most_workspace_bytes_of(const CpuDevice& device, const MatrixProduc
   PHALANX_CHECK(!most.sums_rows, "how many bytes sums of rows need is known for a product alone");
   if (is_empty(most)) return 0;
   if (is_amx(device, most)) return most_amx_workspace_bytes(device, most);
-  return kTaskSets * TeamTasks::bytes(device.threads) +
-         ProductPlan::most_workspace_bytes(shape_of(most), kernel_of(device, most), device.threads,
+  return ProductPlan::most_workspace_bytes(shape_of(most), kernel_of(device, most), device.threads,
                                            device.processor.caches);
 }
 
@@ -404,8 +385,7 @@ void multiply(const CpuDevice& device, const MatrixProduct& product, std::byte* 
   Multiplication(product, plan, device.threads, workspace).run();
   if (!product.sums_rows) return;
   combine_line_sums(device.threads, row_sums_of(product), plan.depth_block,
-                    workspace + kTaskSets * TeamTasks::bytes(device.threads) +
-                        plan.workspace_bytes(device.threads));
+                    workspace + plan.workspace_bytes(device.threads));
 }
 
 }  // namespace phalanx::cpu

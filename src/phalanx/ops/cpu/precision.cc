@@ -1,16 +1,18 @@
 #include "phalanx/ops/cpu/precision.h"
 
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/ops/cpu/multiply_add.h"
+#include "phalanx/ops/cpu/parallel.h"
 #include "phalanx/ops/cpu/target.h"
 
 namespace phalanx::cpu {
@@ -69,15 +71,12 @@ Rates best_rates() {
 // Best GFLOP/s of `threads` threads at once, each in its own best slice.
 double best_gflops(int threads, double (*slice)()) {
   constexpr int kSlices = 24;
-  double sum = 0.0;
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
-  {
-    double best = 0.0;
-#pragma omp barrier
-    for (int i = 0; i < kSlices; ++i) best = std::max(best, rate_of_slice(slice));
-    sum += best;
-  }
-  return sum * 1e-9;
+  std::vector<double> best(static_cast<std::size_t>(threads));
+  parallel_for(threads, threads, [&](std::int64_t thread) {
+    double& of_thread = best[static_cast<std::size_t>(thread)];
+    for (int i = 0; i < kSlices; ++i) of_thread = std::max(of_thread, rate_of_slice(slice));
+  });
+  return std::accumulate(best.begin(), best.end(), 0.0) * 1e-9;
 }
 
 bool has_products(ProductPrecision products, Target target) {
@@ -156,7 +155,7 @@ double Peak::of_instruction(ProductPrecision products) const {
 }
 
 Peak measure_peak(int threads) {
-  // Checks the limit on threads first: OpenMP would end the process.
+  // Checks the limit on threads first.
   expect_threads(threads - 1);
   const auto measured = [&](ProductPrecision products) {
     if (!has_products(products)) return 0.0;

@@ -8,7 +8,7 @@
 #include "phalanx/ops/cpu/panel_kernel.h"
 #include "phalanx/ops/cpu/panel_packing.h"
 #include "phalanx/ops/cpu/product_plan.h"
-#include "phalanx/ops/cpu/team_tasks.h"
+#include "phalanx/ops/cpu/range.h"
 
 namespace phalanx::cpu {
 

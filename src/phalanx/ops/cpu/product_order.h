@@ -7,7 +7,7 @@
 #include "phalanx/base/numeric.h"
 #include "phalanx/ops/cpu/product_operands.h"
 #include "phalanx/ops/cpu/product_plan.h"
-#include "phalanx/ops/cpu/team_tasks.h"
+#include "phalanx/ops/cpu/range.h"
 
 namespace phalanx::cpu {
 
