@@ -364,10 +364,8 @@ int main(int argc, char** argv) {
               &options.matmul_precision);
     flags.add({.name = "--seconds", .help = "Time per row", .range = phalanx::above(0)},
               &options.seconds);
-    flags.add(
-        {.name = "--cpu-time",
-         .help = "Time by CPU time per thread: for a busy machine"},
-        &options.cpu_time);
+    flags.add({.name = "--cpu-time", .help = "Time by CPU time per thread: for a busy machine"},
+              &options.cpu_time);
     flags.add({.name = "--scaling",
                .help = "Also on one thread, by turns: the rate by that of so many times one"},
               &options.scaling);

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "phalanx/base/control_groups.h"
 #include "phalanx/base/cpu_affinity.h"
+#include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 
 namespace phalanx {
 namespace {
@@ -76,6 +80,27 @@ UsableCores usable_cores(const std::filesystem::path& root) {
                                 group.version == 2 ? "cpu.max" : "cpu.cfs_quota_us", group.name)};
   }
   return cores;
+}
+
+UsableCores default_threads(std::int64_t ranks) {
+  constexpr int kMost = 1024;
+  const char* const variable = std::getenv("OMP_NUM_THREADS");
+  if (variable != nullptr && *variable != '\0') {
+    // Further numbers are of teams within teams.
+    const std::string_view text(variable);
+    const auto threads = parse_number<int>(text.substr(0, text.find(',')));
+    if (!threads || *threads < 1 || *threads > kMost) {
+      throw UsageError(
+          "OMP_NUM_THREADS='{}' is no number of threads from 1 to {}: unset it, or give "
+          "--threads-per-rank",
+          text, kMost);
+    }
+    return {*threads, "by OMP_NUM_THREADS"};
+  }
+  const UsableCores cores = usable_cores();
+  if (ranks == 1) return cores;
+  return {static_cast<int>(std::max<std::int64_t>(1, cores.count / ranks)),
+          fmt::format("{}, shared by {} ranks", cores.reason, ranks)};
 }
 
 AvailableMemory available_memory(const std::filesystem::path& root) {

@@ -16,6 +16,11 @@ struct UsableCores {
 // of the control groups, rounded down; at least 1. `root` as for control_groups().
 UsableCores usable_cores(const std::filesystem::path& root = "/");
 
+// Threads for each of `ranks` ranks that share this process's cores, where no flag says how many:
+// OMP_NUM_THREADS, else the usable cores shared out; at least 1. UsageError where the variable is
+// no number of threads.
+UsableCores default_threads(std::int64_t ranks);
+
 struct AvailableMemory {
   std::int64_t bytes = 0;
   std::string limit;  // "MemAvailable", "memory.max of cgroup /job"

@@ -1,5 +1,7 @@
 #include "phalanx/base/machine.h"
 
+#include <fmt/core.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -148,6 +150,28 @@ TEST(Machine, ReportsThisMachine) {
   EXPECT_GT(available_memory().bytes, 0);
   EXPECT_GT(physical_memory(), 0);
   EXPECT_NE(host_name(), "");
+}
+
+TEST(DefaultThreads, AreThoseOfOmpNumThreadsOrShareTheCores) {
+  const auto threads_with = [](const char* variable) {
+    ::setenv("OMP_NUM_THREADS", variable, 1);
+    return error_of<UsageError>([] {
+      const UsableCores threads = default_threads(2);
+      throw UsageError("{} {}", threads.count, threads.reason);
+    });
+  };
+  const UsableCores cores = usable_cores();
+  EXPECT_EQ(threads_with("3"), "3 by OMP_NUM_THREADS");
+  EXPECT_EQ(threads_with("3,2"), "3 by OMP_NUM_THREADS");
+  EXPECT_EQ(threads_with(""),
+            fmt::format("{} {}, shared by 2 ranks", std::max(1, cores.count / 2), cores.reason));
+  for (const char* wrong : {"0", "-1", "many", "2x", "100000", ",2"}) {
+    EXPECT_THAT(threads_with(wrong),
+                testing::StartsWith(fmt::format("OMP_NUM_THREADS='{}' is no number", wrong)));
+  }
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(default_threads(1).reason, cores.reason);
+  EXPECT_EQ(default_threads(1000000).count, 1);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <climits>
 #include <system_error>
+#include <utility>
 
+#include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/threads.h"
 
@@ -50,6 +52,7 @@ void wake(const std::atomic<std::uint32_t>& word, int count) {
 
 struct alignas(64) Team::Helper {
   int slot = 0;
+  std::atomic<int> id = 0;
   std::atomic<std::int64_t> parts = 0, sleeps = 0;
   std::thread thread{};
 };
@@ -123,6 +126,9 @@ void Team::run_round(int members, std::int64_t parts, Dealing dealing, Call call
 
 void Team::help(Helper& helper) {
   mine().in_round_ = true;  // what parts compute is not cut further
+  helper.id = ::gettid();
+  if (!places_.empty())
+    bind_thread(places_[static_cast<std::size_t>(helper.slot) % places_.size()]);
   for (;;) {
     const std::uint32_t round = round_.load(std::memory_order_acquire);
     if (stops_.load(std::memory_order_relaxed)) return;
@@ -183,6 +189,20 @@ bool Team::Member::take() {
     share_ = (share_ + 1) % team_->size_;
   }
   return false;
+}
+
+void Team::set_places(std::vector<std::vector<int>> places) {
+  stop_helpers();
+  size_ = 1;
+  places_ = std::move(places);
+}
+
+std::vector<int> Team::thread_ids() const {
+  std::vector<int> ids = {::gettid()};
+  for (const auto& helper : helpers_) {
+    if (helper->id > 0) ids.push_back(helper->id);
+  }
+  return ids;
 }
 
 TeamCounts Team::counts() const {

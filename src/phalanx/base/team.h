@@ -48,6 +48,11 @@ class Team {
   template <typename Work>
   void run(int threads, std::int64_t parts, Dealing dealing, const Work& work);
 
+  // Binds the thread of slot i to the cores places[i]. The calling thread, of slot 0, stays where
+  // it is: threads that it starts for other work would be bound with it.
+  void set_places(std::vector<std::vector<int>> places);
+  // The system's numbers of the calling thread and of its helpers.
+  std::vector<int> thread_ids() const;
   TeamCounts counts() const;
 
  private:
@@ -71,6 +76,7 @@ class Team {
   bool take(int share, int slot, std::int64_t& part);
   void finish_parts(std::int64_t count);
 
+  std::vector<std::vector<int>> places_;
   std::vector<std::unique_ptr<Helper>> helpers_;
   std::unique_ptr<Share[]> shares_;  // one for each member
   int size_ = 1;

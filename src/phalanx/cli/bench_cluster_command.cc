@@ -153,7 +153,7 @@ std::string json_of(const ClusterMeasurements& measurements, const FittedCluster
 int threads_of(const RankRunner& runner, const LayoutConfig& layout) {
   if (layout.threads_per_rank > 0) return static_cast<int>(layout.threads_per_rank);
   const RankPlace& here = runner.places()[static_cast<std::size_t>(runner.own_ranks().front())];
-  return std::max(1, usable_cores().count / here.local_size);
+  return default_threads(here.local_size).count;
 }
 
 std::string words(int count, std::string_view one) {

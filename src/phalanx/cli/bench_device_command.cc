@@ -162,7 +162,7 @@ int run_bench_device(CommandIo& io, const Arguments& arguments) {
                              .wanted = wanted,
                              .is_quick = values.quick};
   options.ranks = static_cast<int>(values.ranks);
-  if (options.threads == 0) options.threads = std::max(1, usable_cores().count / options.ranks);
+  if (options.threads == 0) options.threads = default_threads(options.ranks).count;
   if (options.cuda && options.ranks > 1) {
     throw UsageError("--ranks {}: of a CUDA device one rank is measured: leave out --ranks",
                      options.ranks);

@@ -238,9 +238,10 @@ constexpr TrainFlag kLayoutRows[] = {
                                  "programs, devices with a name "
                                  "are for plans, which need none",
                                  {.choices = kDeviceNames}),
-    works<&LayoutConfig::threads_per_rank>(kOwn, "--threads-per-rank",
-                                           "CPU threads of each rank (0: usable cores / ranks)",
-                                           {.range = from_to(0, 1024)}),
+    works<&LayoutConfig::threads_per_rank>(
+        kOwn, "--threads-per-rank",
+        "CPU threads of each rank (0: OMP_NUM_THREADS, else usable cores / ranks)",
+        {.range = from_to(0, 1024)}),
     works<&LayoutConfig::no_cpu_affinity>(
         kOwn, "--no-cpu-affinity", "Ranks that share out all cores are not bound to their shares",
         {.yaml_keys = "!cpu_affinity"}),

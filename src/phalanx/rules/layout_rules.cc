@@ -18,16 +18,17 @@ namespace {
 // More is a typing error. The product of three sizes up to this fits into 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// By default as many threads as the cores can run at the same time.
 void resolve_threads(LayoutConfig& l) {
   if (l.threads_per_rank > 0 && !l.threads_reason.empty()) return;
-  const UsableCores cores = usable_cores();
   const std::int64_t ranks = ranks_on_machine(l);
   if (l.threads_per_rank == 0) {
-    l.threads_per_rank = std::max<std::int64_t>(1, cores.count / ranks);
-    l.threads_reason =
-        ranks == 1 ? cores.reason : fmt::format("{}, shared by {} ranks", cores.reason, ranks);
-  } else if (l.threads_per_rank > cores.count / ranks) {
+    const UsableCores threads = default_threads(ranks);
+    l.threads_per_rank = threads.count;
+    l.threads_reason = threads.reason;
+    return;
+  }
+  const UsableCores cores = usable_cores();
+  if (l.threads_per_rank > cores.count / ranks) {
     l.threads_reason = fmt::format("as given; usable: {}", cores.reason);
   }
 }

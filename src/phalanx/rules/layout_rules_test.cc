@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,18 @@ TEST(LayoutConfig, SaysWhereTheThreadsComeFrom) {
   TrainConfig twice = resolved("--world-size 1000 --global-batch-size 0");
   resolve(twice, true);
   EXPECT_EQ(twice.layout.threads_reason, cores + ", shared by 1000 ranks");
+}
+
+TEST(LayoutConfig, OmpNumThreadsCountsWhereNoFlagSaysHowMany) {
+  const auto threads = [](const std::string& flags) {
+    const LayoutConfig layout = resolved("--world-size 2 --global-batch-size 0 " + flags).layout;
+    return fmt::format("{} {}", layout.threads_per_rank, layout.threads_reason);
+  };
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  const std::string by_variable = threads(""), by_flag = threads("--threads-per-rank 1000");
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(by_variable, "3 by OMP_NUM_THREADS");
+  EXPECT_EQ(by_flag, "1000 as given; usable: " + usable_cores().reason);
 }
 
 TEST(LayoutConfig, RefusesWorldsThatDoNotDivide) {

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "phalanx/settings/train_config.h"
+#include "phalanx/start/openmp_settings.h"
 
 namespace phalanx {
 
 struct RankAffinity {
   std::vector<std::vector<int>> cores;  // by local rank; empty where none is bound
   std::string text;                     // for people: "ranks on cores 0-31, 32-63"; or why none is
+  // With OpenMP's places: those of a rank's threads, by local rank.
+  std::vector<std::vector<std::vector<int>>> places = {};
 
   // Binds the calling thread, and with it the threads that it starts later, the rank's team.
   void bind(int local_rank) const;
@@ -21,12 +24,13 @@ struct RankAffinity {
 };
 
 // Several ranks of a machine that use all cores of the calling thread are bound to their shares,
-// unless OpenMP's environment or --no-cpu-affinity says otherwise.
+// unless --no-cpu-affinity says otherwise. OpenMP's places, if they are set, are dealt to the
+// threads of the ranks in order.
 RankAffinity rank_affinity(const LayoutConfig& layout);
 
 // The decision alone. `usable` are the cores that may be used, neighbours next to each other;
-// `limit` of them can be busy at once; `variable` is the OpenMP variable that is set ("": none).
+// `limit` of them can be busy at once.
 RankAffinity rank_affinity(const LayoutConfig& layout, std::span<const int> usable, int limit,
-                           const std::string& variable);
+                           const OpenMpPlaces& openmp);
 
 }  // namespace phalanx

@@ -19,6 +19,7 @@
 #include "phalanx/settings/adapter_settings.h"
 #include "phalanx/settings/disk_rates.h"
 #include "phalanx/settings/trained_parameters.h"
+#include "phalanx/start/openmp_settings.h"
 
 namespace phalanx {
 namespace {
@@ -211,6 +212,10 @@ std::vector<std::string> start_lines(const RunSetup& setup, const MemoryPlan& pl
         "computed again; it matters with --attention-backend unfused");
   }
   add("> CPU target: {}, affinity: {}", cpu::describe_active_target(), setup.affinity.text);
+  if (const auto unused = unused_openmp_variables(); !unused.empty()) {
+    add("> {} {} set and {} no effect here: threads are not OpenMP's", fmt::join(unused, ", "),
+        unused.size() == 1 ? "is" : "are", unused.size() == 1 ? "has" : "have");
+  }
   add("> matrix products: {}", setup.device.products_text());
   add("> peak: {}{}; MFU and HFU are shares of {:.0f} GFLOP/s", setup.device.peak_text(),
       setup.hosts() > 1 ? " on each host" : "", setup.peak_flops() / 1e9);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/team.h"
 #include "phalanx/families/family.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/metrics/process_memory.h"
@@ -158,6 +159,22 @@ void RunLog::iteration(const RunState& state, const StepResult& step, std::int64
   if (comparison_ && !times.parts.empty()) report.parts = comparison_->take_parts(times.parts);
   sinks_->iteration(report);
   if (device_file_ && is_forecast) write_device_file(report);
+  note_core_waits(state.iteration);
+}
+
+void RunLog::note_core_waits(std::int64_t iteration) {
+  const std::vector<int> threads = Team::mine().thread_ids();
+  const auto share =
+      core_waits_.after_step(CoreWaits::Clock::now(), static_cast<int>(std::ssize(threads)),
+                             [&] { return waited_for_cores(threads); });
+  if (!share) return;
+  note({RunNote::Kind::kWarning, iteration,
+        fmt::format(
+            "the threads of rank 0 had work and no core for {:.0f} % of the last iterations: "
+            "other programs use its cores, or the run has more threads than cores. Stop the "
+            "others, or give fewer threads (--threads-per-rank) or ranks "
+            "(docs/how-to/is-slow.md)",
+            100.0 * *share)});
 }
 
 void RunLog::write_device_file(const IterationReport& report) {

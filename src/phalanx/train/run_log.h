@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "phalanx/base/core_waits.h"
 #include "phalanx/data/split.h"
 #include "phalanx/drawing/series.h"
 #include "phalanx/families/evaluation_scores.h"
@@ -44,6 +45,7 @@ class RunLog {
 
  private:
   void note_disk(std::int64_t iteration);
+  void note_core_waits(std::int64_t iteration);
   void write_device_file(const IterationReport& report);
   void expect_own_directory() const;
   std::vector<NamedLoss> named(std::span<const double> means) const;
@@ -65,6 +67,7 @@ class RunLog {
   std::optional<DiskStep> disk_;              // as planned
   std::optional<StepComparison> comparison_;  // with --cluster
   std::optional<DeviceFile> device_file_;     // --write-device-file
+  CoreWaits core_waits_;
   // Measured, by iteration:
   static constexpr std::size_t kBins = 256;
   Series step_seconds_{kBins};
