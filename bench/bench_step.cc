@@ -3,10 +3,12 @@
 
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@ struct Options {
   StepSetting setting;
   std::vector<std::string> models = {"gpt2-124m", "small"};
   std::vector<std::string> dtypes = {"f32", "bf16"};
+  std::int64_t beside = 0;
   bool profile = false;
   bool markdown = false;
   bool json = false;
@@ -51,6 +54,7 @@ Options parse(const std::vector<std::string>& arguments) {
             &s.lora_rank);
   flags.add({.name = "--attention", .help = "fused, unfused"}, &s.attention);
   flags.add({.name = "--matmul-precision", .help = "auto, fp32, bf16, amx2"}, &s.matmul_precision);
+  flags.add({.name = "--beside", .help = "Other programs that compute all the time"}, &o.beside);
   flags.add({.name = "--profile", .help = "The operations of a step, longest first"}, &o.profile);
   flags.add({.name = "--markdown", .help = "A table for docs/performance.md"}, &o.markdown);
   flags.add({.name = "--json", .help = "A line of JSON for each model and dtype"}, &o.json);
@@ -120,6 +124,33 @@ void print(const Options& options, const StepReport& report) {
   std::fflush(stdout);
 }
 
+// Programs that take what the system gives them of the cores.
+class BusyPrograms {
+ public:
+  explicit BusyPrograms(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const pid_t child = fork();
+      if (child < 0) throw SystemError("bench_step: fork failed");
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (volatile std::int64_t turns = 0;;) turns = turns + 1;
+      }
+      children_.push_back(child);
+    }
+  }
+  BusyPrograms(const BusyPrograms&) = delete;
+  BusyPrograms& operator=(const BusyPrograms&) = delete;
+  ~BusyPrograms() {
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  std::vector<pid_t> children_;
+};
+
 void run(const Options& options) {
   if (options.markdown) fmt::print("{}", markdown_header());
   std::fflush(stdout);  // the children must not inherit what is not yet written
@@ -128,6 +159,7 @@ void run(const Options& options) {
       StepSetting setting = options.setting;
       setting.model = model;
       setting.dtype = dtype;
+      const BusyPrograms others(options.beside);
       print(options, run_in_child(setting, options.profile));
     }
   }
