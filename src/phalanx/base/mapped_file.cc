@@ -10,9 +10,11 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/input_descriptor.h"
@@ -28,18 +30,41 @@ struct Entry {
   std::array<std::atomic<char>, 512> path{};
 };
 
-// The handler uses only static storage and never waits. Maps beyond the size of the table are
-// unknown to it, and SIGBUS in them has its default effect.
-constexpr std::size_t kEntries = 1024;
-std::array<Entry, kEntries> entries;
-std::mutex entries_mutex;  // locked by threads that change the table
+// The handler never waits: it follows `next` through blocks that stay where they are.
+struct Block {
+  std::array<Entry, 256> entries{};
+  std::atomic<Block*> next = nullptr;
+};
+Block first_block;
+std::mutex blocks_mutex;  // locked by threads that change the table
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
+static_assert(std::atomic<Block*>::is_always_lock_free);
 static_assert(std::atomic<char>::is_always_lock_free);
 
+// The entry that begins there; 0: a free one. Null: there is none.
+Entry* find(std::uintptr_t begin) {
+  for (Block* block = &first_block; block != nullptr; block = block->next) {
+    for (Entry& entry : block->entries) {
+      if (entry.begin == begin) return &entry;
+    }
+  }
+  return nullptr;
+}
+
+Entry* make_free() {
+  // Not destroyed: other threads may read maps until the process ends.
+  static auto& more = *new std::vector<std::unique_ptr<Block>>();
+  Block& made = *more.emplace_back(std::make_unique<Block>());
+  Block* last = &first_block;
+  while (last->next != nullptr) last = last->next;
+  last->next = &made;
+  return made.entries.data();
+}
+
 void enter(const std::byte* data, std::size_t size, const std::string& path) {
-  const std::lock_guard lock(entries_mutex);
-  const auto free = std::ranges::find_if(entries, [](const Entry& e) { return e.begin == 0; });
-  if (free == entries.end()) return;
+  const std::lock_guard lock(blocks_mutex);
+  Entry* const found = find(0);
+  Entry* const free = found != nullptr ? found : make_free();
   const std::size_t length = std::min(path.size(), free->path.size() - 1);
   for (std::size_t i = 0; i < length; ++i) free->path[i] = path[i];
   free->path[length] = '\0';
@@ -49,11 +74,8 @@ void enter(const std::byte* data, std::size_t size, const std::string& path) {
 }
 
 void leave(const std::byte* data) {
-  const std::lock_guard lock(entries_mutex);
-  const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  const auto found =
-      std::ranges::find_if(entries, [=](const Entry& e) { return e.begin == begin; });
-  if (found != entries.end()) found->begin = 0;
+  const std::lock_guard lock(blocks_mutex);
+  if (Entry* const found = find(reinterpret_cast<std::uintptr_t>(data))) found->begin = 0;
 }
 
 // Calls only functions that are safe in a handler.
@@ -85,26 +107,31 @@ class Line {
   std::size_t length_ = 0;
 };
 
+[[noreturn]] void end_unreadable(const Entry& entry, std::uintptr_t address) {
+  Line line;
+  line.add("error: ");
+  for (const auto& c : entry.path) {
+    if (c == '\0') break;
+    line.add(c.load());
+  }
+  line.add(": cannot be read beyond byte ");
+  line.add(address - entry.begin);
+  line.add(" of ");
+  line.add(entry.end - entry.begin);
+  line.add(
+      ": it became shorter while it was in use, or its disk failed. Checkpoints saved so far are "
+      "whole: put the file back and resume from the last\n");
+  line.write();
+  ::_exit(static_cast<int>(ErrorCode::kIo));
+}
+
 void on_bus_error(int number, siginfo_t* info, void* /*context*/) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  for (const Entry& entry : entries) {
-    const std::uintptr_t begin = entry.begin, end = entry.end;
-    if (begin == 0 || address < begin || address >= end) continue;
-    Line line;
-    line.add("error: ");
-    for (const auto& c : entry.path) {
-      if (c == '\0') break;
-      line.add(c.load());
+  for (const Block* block = &first_block; block != nullptr; block = block->next) {
+    for (const Entry& entry : block->entries) {
+      const std::uintptr_t begin = entry.begin;
+      if (begin != 0 && address >= begin && address < entry.end) end_unreadable(entry, address);
     }
-    line.add(": cannot be read beyond byte ");
-    line.add(address - begin);
-    line.add(" of ");
-    line.add(end - begin);
-    line.add(
-        ": it became shorter while it was in use, or its disk failed. Checkpoints saved so far are "
-        "whole: put the file back and resume from the last\n");
-    line.write();
-    ::_exit(static_cast<int>(ErrorCode::kIo));
   }
   // Not in a map: the instruction runs again, and the signal has its default effect.
   std::signal(number, SIG_DFL);

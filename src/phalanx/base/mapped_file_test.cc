@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "phalanx/base/test_support.h"
 
@@ -46,6 +47,26 @@ TEST_F(MappedFileTest, ATruncatedFileEndsTheProcessWithItsName) {
     std::exit(sum == 0 ? 1 : 0);
   };
   EXPECT_EXIT(read_truncated(), testing::ExitedWithCode(74),
+              "^error: .*/data\\.bin: cannot be read beyond byte [0-9]+ of 16384: .*");
+}
+
+// A blend of many datasets has two maps for each.
+TEST_F(MappedFileTest, AnyNumberOfFilesIsKnown) {
+  const auto path = make("data.bin");
+  const auto whole = make("whole.bin");
+  const auto read_last = [&] {
+    report_unreadable_maps();
+    std::vector<MappedFile> files;
+    for (int i = 0; i < 1500; ++i) files.emplace_back(whole);
+    files.emplace_back(path);
+    files.erase(files.begin() + 200, files.begin() + 1400);
+    for (int i = 0; i < 1500; ++i) files.emplace_back(whole);
+    std::filesystem::resize_file(path, kPage);
+    int sum = 0;
+    for (const MappedFile& file : files) sum += sum_of(file);
+    std::exit(sum == 0 ? 1 : 0);
+  };
+  EXPECT_EXIT(read_last(), testing::ExitedWithCode(74),
               "^error: .*/data\\.bin: cannot be read beyond byte [0-9]+ of 16384: .*");
 }
 

@@ -27,8 +27,10 @@ void leave_signals_to_others() {
 
 }  // namespace
 
-BackgroundVerifier::BackgroundVerifier(std::filesystem::path save)
-    : save_(std::move(save)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+BackgroundVerifier::BackgroundVerifier(std::filesystem::path save, DirectoryHolder holder)
+    : save_(std::move(save)),
+      holder_(std::move(holder)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 BackgroundVerifier::~BackgroundVerifier() = default;
 
@@ -77,10 +79,12 @@ void BackgroundVerifier::run(const std::stop_token& stop) {
 }
 
 void BackgroundVerifier::verify_newest(const std::stop_token& stop) {
+  if (!holder_.holds_directory()) return;
   VerifiedMarks marks(save_);
   const std::vector<SavedCheckpoint> saved = saved_checkpoints(save_);
   for (auto next = saved.rbegin(); next != saved.rend(); ++next) {
     const SavedCheckpoint& checkpoint = *next;
+    if (!holder_.owns(checkpoint.run_id)) continue;
     if (marks.has(checkpoint.directory)) return;
     FileStamps stamps = stamps_of(checkpoint.directory);
     const auto known = damaged_.find(checkpoint.directory);
@@ -91,6 +95,7 @@ void BackgroundVerifier::verify_newest(const std::stop_token& stop) {
         [&](std::chrono::nanoseconds took) { return wait_after_block(took, stop); }, fault);
     if (result == ReadBackOutcome::kGivenUp) return;
     std::error_code error;
+    if (!holder_.holds_directory()) return;
     // Another one has its name now, or it is gone: that is no fault of the disk.
     if (!std::filesystem::exists(checkpoint.directory, error)) return;
     if (stamps_of(checkpoint.directory) != stamps) return look();

@@ -13,14 +13,16 @@
 #include <thread>
 #include <vector>
 
+#include "phalanx/checkpoint/directory_holder.h"
 #include "phalanx/checkpoint/verified_marks.h"
 
 namespace phalanx {
 
 class BackgroundVerifier {
  public:
-  // Begins with what is there.
-  explicit BackgroundVerifier(std::filesystem::path save);
+  // Begins with what is there. Reads and marks the holder's checkpoints, as long as it holds the
+  // directory.
+  BackgroundVerifier(std::filesystem::path save, DirectoryHolder holder);
   BackgroundVerifier(const BackgroundVerifier&) = delete;
   BackgroundVerifier& operator=(const BackgroundVerifier&) = delete;
   // Ends after the present block.
@@ -39,6 +41,7 @@ class BackgroundVerifier {
   bool wait_after_block(std::chrono::nanoseconds took, const std::stop_token& stop);
 
   const std::filesystem::path save_;
+  const DirectoryHolder holder_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool is_due_ = true;

@@ -131,6 +131,7 @@ class Saver {
         save_(options.directory),
         manifest_(std::move(manifest)),
         content_(content),
+        holder_{.run_id = manifest_.run_id, .holds = options.holds_directory},
         target_(save_ / iteration_directory_name(manifest_.iteration)) {
     PHALANX_CHECK(manifest_.iteration >= 0 && options.retention.keep_last >= 0,
                   "iteration {}, {} checkpoints to keep", manifest_.iteration,
@@ -140,9 +141,8 @@ class Saver {
 
   fs::path run() {
     make_save_directory();
-    tidy_up(save_);
     // What was verified since the last save makes room now.
-    prune(save_, manifest_.start, manifest_.iteration, options_.retention);
+    remove_old();
     require_space();
     step("create staging");
     Staging staging(save_, manifest_.iteration);
@@ -154,15 +154,19 @@ class Saver {
     sync_directory(save_);
     step("tracker");
     hint_in_tracker();
-    step("prune");
-    tidy_up(save_);
-    prune(save_, manifest_.start, manifest_.iteration, options_.retention);
+    step(kPruneStep);
+    remove_old();
     return target_;
   }
 
  private:
   void step(std::string_view name) const {
     if (options_.before_step) options_.before_step(name);
+  }
+
+  void remove_old() const {
+    tidy_up(save_, holder_);
+    prune(save_, manifest_.start, manifest_.iteration, options_.retention, holder_);
   }
 
   // A copy that the manifest names must be there; else the caller is wrong.
@@ -187,6 +191,22 @@ class Saver {
           "{}: is there and not a checkpoint of Phalanx: move it away, or --save elsewhere",
           target_.string());
     }
+    expect_own_target();
+  }
+
+  // What stands under the name is replaced; that of another run is not ours to replace.
+  void expect_own_target() const {
+    std::string there;
+    try {
+      there = read_manifest_of(target_).run_id;
+    } catch (const Error&) {
+      return;  // it is not there, or damaged
+    }
+    if (holder_.owns(there)) return;
+    throw OutputError(
+        "{}: is the checkpoint of another run ({}, this one is {}): move it away, or --save "
+        "elsewhere",
+        target_.string(), there, manifest_.run_id);
   }
 
   void require_space() const {
@@ -271,6 +291,7 @@ class Saver {
   const fs::path& save_;
   Manifest manifest_;
   CheckpointContent& content_;
+  DirectoryHolder holder_;
   fs::path target_;
 };
 

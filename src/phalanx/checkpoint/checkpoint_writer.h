@@ -20,6 +20,10 @@ namespace phalanx {
 
 inline constexpr std::string_view kMainParamPrefix = "optimizer.main_param.";
 
+// The step in which older checkpoints are removed: from here on the new one is in its place and on
+// disk.
+inline constexpr std::string_view kPruneStep = "prune";
+
 struct SaveOptions {
   std::filesystem::path directory;  // --save; made if it is not there
   Retention retention = {};         // of the checkpoints up to this one
@@ -27,8 +31,10 @@ struct SaveOptions {
   std::vector<InputCopy> copies = {};
   // False: as on a file system that cannot exchange two directories in one step.
   bool may_exchange = true;
-  // Called with the name of each step of the save before it begins. An exception ends the save. For
-  // tests of faults.
+  // Whether the directory at the path is still the writer's; asked before anything is removed.
+  // Null: it is.
+  std::function<bool()> holds_directory = nullptr;
+  // Called with the name of each step of the save before it begins. An exception ends the save.
   std::function<void(std::string_view step)> before_step = nullptr;
 };
 

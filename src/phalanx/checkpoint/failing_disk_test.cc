@@ -216,7 +216,7 @@ using HousekeepingTest = CheckpointTest;
 TEST_F(HousekeepingTest, ALeftoverThatStaysIsAWarning) {
   save_at(1, 10);
   const auto leftover = save() / staging_directory_name(5);
-  fs::create_directories(leftover / "x");
+  fs::create_directories(leftover / "x" / "y");
   std::string warnings;
   {
     FailingCalls failing(What::kFail, 0, EACCES);

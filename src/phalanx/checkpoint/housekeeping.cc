@@ -1,5 +1,6 @@
 #include "phalanx/checkpoint/housekeeping.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/verified_marks.h"
 
@@ -17,9 +19,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void remove_leftover(const fs::path& path) {
+// File by file: a large one takes seconds, and meanwhile the directory may be moved.
+void remove_leftover(const fs::path& path, const DirectoryHolder& holder) {
+  std::vector<fs::path> entries;
   std::error_code error;
-  fs::remove_all(path, error);
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  entries.push_back(path);
+  error.clear();
+  for (const fs::path& entry : entries) {
+    if (!holder.holds_directory()) return;
+    const FileAccess access("removing", entry);
+    fs::remove_all(entry, error);
+    if (error) break;
+    note_progress();
+  }
   if (error) log_warning("{}: cannot be removed and stays: {}", path.string(), error.message());
 }
 
@@ -50,25 +66,38 @@ void put_back(const fs::path& save, const fs::path& aside) {
   if (error) log_warning("{}: cannot get its name back: {}", aside.string(), error.message());
 }
 
-void try_to_tidy_up(const fs::path& save) {
+void try_to_tidy_up(const fs::path& save, const DirectoryHolder& holder) {
   const std::vector<fs::path> unfinished = leftovers(save);
   const SaveContents contents = save_contents(save);
   // A run that was killed may have given names that are not on the disk yet. What they replaced
   // must stay until they are.
   if (!unfinished.empty() || !contents.replaced.empty()) sync_directory(save);
-  for (const auto& path : unfinished) remove_leftover(path);
-  for (const auto& path : contents.replaced) remove_leftover(path);
+  for (const auto& path : unfinished) remove_leftover(path, holder);
+  for (const auto& path : contents.replaced) remove_leftover(path, holder);
   // The latest first: of two copies of one iteration it gets the name.
   for (auto next = contents.complete.rbegin(); next != contents.complete.rend(); ++next) {
-    if (iteration_of_aside_name(next->directory.filename().string())) {
+    if (iteration_of_aside_name(next->directory.filename().string()) && holder.holds_directory()) {
       put_back(save, next->directory);
     }
   }
 }
 
+// Takes the checkpoints of other runs out of the list.
+void leave_others(std::vector<SavedCheckpoint>& saved, const DirectoryHolder& holder) {
+  const auto others = std::ranges::stable_partition(
+      saved, [&](const auto& one) { return holder.owns(one.run_id); });
+  if (others.empty()) return;
+  log_warning(
+      "{} is of another run than those that are saved there: it stays. Does another run save there "
+      "too? Give each a --save of its own, or move it away",
+      others.front().directory.string());
+  saved.erase(others.begin(), others.end());
+}
+
 void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
-                  const Retention& retention) {
+                  const Retention& retention, const DirectoryHolder& holder) {
   std::vector<SavedCheckpoint> saved = saved_checkpoints(save);
+  leave_others(saved, holder);
   std::erase_if(saved, [&](const SavedCheckpoint& checkpoint) {
     return std::pair(checkpoint.start, checkpoint.iteration) > std::pair(start, iteration);
   });
@@ -79,6 +108,7 @@ void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iterati
   };
   std::vector<fs::path> doomed;
   for (const SavedCheckpoint& old : superfluous(saved, retention, is_verified)) {
+    if (!holder.holds_directory()) return;
     const fs::path path = save / staging_directory_name(old.iteration);
     std::error_code error;
     fs::rename(old.directory, path, error);
@@ -90,23 +120,23 @@ void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iterati
   }
   // Half removed, it must not look like a checkpoint, neither after a loss of power.
   if (!doomed.empty()) sync_directory(save);
-  for (const fs::path& path : doomed) remove_leftover(path);
+  for (const fs::path& path : doomed) remove_leftover(path, holder);
 }
 
 }  // namespace
 
-void tidy_up(const fs::path& save) {
+void tidy_up(const fs::path& save, const DirectoryHolder& holder) {
   try {
-    try_to_tidy_up(save);
+    if (holder.holds_directory()) try_to_tidy_up(save, holder);
   } catch (const std::exception& error) {
     log_warning("what killed runs left stays: {}", error.what());
   }
 }
 
 void prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
-           const Retention& retention) {
+           const Retention& retention, const DirectoryHolder& holder) {
   try {
-    if (retention.keep_last > 0) try_to_prune(save, start, iteration, retention);
+    if (retention.keep_last > 0) try_to_prune(save, start, iteration, retention, holder);
   } catch (const std::exception& error) {
     log_warning("older checkpoints stay: {}", error.what());
   }

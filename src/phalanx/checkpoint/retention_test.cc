@@ -68,12 +68,92 @@ class VerifiedSaves : public testing_support::CheckpointTest {
   }
   // What a run's end finds.
   std::vector<std::string> faults_found() const {
-    BackgroundVerifier verifier(save());
+    BackgroundVerifier verifier(save(), holder_);
     verifier.finish(kSoon);
     return verifier.take_faults();
   }
   bool is_marked(const fs::path& checkpoint) const { return VerifiedMarks(save()).has(checkpoint); }
+
+  DirectoryHolder holder_{.run_id = testing_support::example_manifest(1).run_id};
 };
+
+// Two runs on a file system without locks, or whoever copied a checkpoint there.
+class ForeignCheckpoints : public VerifiedSaves {
+ protected:
+  static constexpr Retention kLast{.keep_last = 1};
+
+  fs::path save_of(char run, std::int64_t iteration) const {
+    Manifest manifest = testing_support::example_manifest(iteration);
+    manifest.run_id = run == ' ' ? std::string() : std::string(32, run);
+    return save_checkpoint({.directory = save(), .retention = kLast}, std::move(manifest),
+                           testing_support::TinyModel(0).all());
+  }
+};
+
+TEST_F(ForeignCheckpoints, StayAndAreNamed) {
+  const fs::path other = save_of('a', 1);
+  EXPECT_THAT(testing_support::warnings_of([&] { save_of('b', 2); }),
+              HasSubstr(other.string() + " is of another run"));
+  save_of('b', 3);
+  EXPECT_THAT(iterations(), ElementsAre(1, 3));
+  // One that has no id is of the run that lies there.
+  save_of(' ', 4);
+  EXPECT_THAT(testing_support::warnings_of([&] { save_of('b', 5); }), HasSubstr("another run"));
+  EXPECT_THAT(iterations(), ElementsAre(1, 5));
+}
+
+TEST_F(ForeignCheckpoints, AreNotReplaced) {
+  const fs::path other = save_of('a', 1);
+  EXPECT_THAT(error_of<OutputError>([&] { save_of('b', 1); }),
+              HasSubstr(other.string() + ": is the checkpoint of another run"));
+  EXPECT_EQ(read_manifest_of(other).run_id, std::string(32, 'a'));
+  save_of('a', 1);
+}
+
+TEST_F(ForeignCheckpoints, AreNotMarked) {
+  const fs::path other = save_of('a', 1);
+  holder_.run_id = std::string(32, 'b');
+  EXPECT_THAT(faults_found(), IsEmpty());
+  EXPECT_FALSE(is_marked(other));
+  holder_.run_id = std::string(32, 'a');
+  faults_found();
+  EXPECT_TRUE(is_marked(other));
+}
+
+// The directory at the path is another than the one that the run has locked.
+TEST_F(VerifiedSaves, NothingIsRemovedOrMarkedInAnothersDirectory) {
+  for (const std::int64_t iteration : {1, 2, 3}) save_carefully(iteration);
+  const fs::path unfinished = save() / staging_directory_name(4);
+  fs::create_directory(unfinished);
+  holder_.holds = [] { return false; };
+  EXPECT_THAT(faults_found(), IsEmpty());
+  EXPECT_FALSE(fs::exists(save() / kVerifiedName));
+  tidy_up(save(), holder_);
+  prune(save(), 1, 3, {.keep_last = 1}, holder_);
+  EXPECT_THAT(iterations(), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(fs::exists(unfinished));
+}
+
+// It becomes another one while files are removed.
+TEST_F(VerifiedSaves, RemovingEndsWhereTheDirectoryIsLost) {
+  const auto files_left = [&](int asked) {
+    fs::remove_all(save());
+    for (const std::int64_t iteration : {1, 2, 3}) save_carefully(iteration);
+    holder_.holds = [&asked] { return asked-- > 0; };
+    prune(save(), 1, 3, {.keep_last = 1}, holder_);
+    return std::distance(fs::recursive_directory_iterator(save()), {});
+  };
+  std::ptrdiff_t before = files_left(0);
+  int kept = 0;
+  for (int asked = 1; asked < 12; ++asked) {
+    const std::ptrdiff_t left = files_left(asked);
+    EXPECT_LE(left, before);
+    EXPECT_GE(left, before - 1) << "one entry for each question";
+    kept += left == before ? 1 : 0;
+    before = left;
+  }
+  EXPECT_LT(kept, 6);
+}
 
 TEST_F(VerifiedSaves, TheMarkOutlivesTheRunAndNotAChange) {
   const fs::path checkpoint = save_carefully(1);
@@ -123,13 +203,13 @@ TEST_F(VerifiedSaves, TheLastThatCanBeReadStays) {
 }
 
 TEST_F(VerifiedSaves, AreReadWhileTheRunGoesOn) {
-  BackgroundVerifier verifier(save());  // nothing is there
+  BackgroundVerifier verifier(save(), holder_);  // nothing is there
   verifier.finish(kSoon);
   for (std::int64_t iteration = 1; iteration <= 3; ++iteration) {
     save_carefully(iteration);
     verifier.look();
     verifier.finish(kSoon);
-    prune(save(), 1, iteration, kOne);
+    prune(save(), 1, iteration, kOne, holder_);
     EXPECT_THAT(iterations(), ElementsAre(iteration));
   }
   EXPECT_THAT(verifier.take_faults(), IsEmpty());

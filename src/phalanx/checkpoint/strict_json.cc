@@ -149,12 +149,28 @@ double JsonObject::number(const std::string& key) {
   return value.get<double>();
 }
 
-std::string JsonObject::text(const std::string& key, std::size_t longest) {
+bool JsonObject::boolean(const std::string& key) {
   const Json& value = field(key);
+  if (!value.is_boolean()) throw DataError("{}: '{}' must be true or false", where_, key);
+  return value.get<bool>();
+}
+
+std::string JsonObject::checked_text(const Json& value, const std::string& key,
+                                     std::size_t longest) const {
   if (!value.is_string() || value.get_ref<const std::string&>().size() > longest) {
     throw DataError("{}: '{}' must be a string of at most {} bytes", where_, key, longest);
   }
   return value.get<std::string>();
+}
+
+std::string JsonObject::text(const std::string& key, std::size_t longest) {
+  return checked_text(field(key), key, longest);
+}
+
+std::vector<std::string> JsonObject::texts(const std::string& key, std::size_t longest) {
+  std::vector<std::string> texts;
+  for (const auto& value : array(key)) texts.push_back(checked_text(value, key, longest));
+  return texts;
 }
 
 std::uint64_t JsonObject::digest(const std::string& key) {

@@ -32,7 +32,9 @@ class JsonObject {
   std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high);
   std::uint64_t unsigned_integer(const std::string& key);
   double number(const std::string& key);  // finite: JSON has no other
+  bool boolean(const std::string& key);
   std::string text(const std::string& key, std::size_t longest);
+  std::vector<std::string> texts(const std::string& key, std::size_t longest);  // each
   std::uint64_t digest(const std::string& key);
   std::optional<std::uint64_t> digest_or_null(const std::string& key);
   const nlohmann::json& array(const std::string& key);
@@ -49,6 +51,8 @@ class JsonObject {
   const nlohmann::json& field(const std::string& key);
   std::int64_t checked_integer(const nlohmann::json& value, const std::string& key,
                                std::int64_t low, std::int64_t high) const;
+  std::string checked_text(const nlohmann::json& value, const std::string& key,
+                           std::size_t longest) const;
 
   const nlohmann::json& value_;
   std::string where_;

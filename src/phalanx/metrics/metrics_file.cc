@@ -207,9 +207,11 @@ std::string metrics_after(const std::filesystem::path& path, const MetricsPositi
 void cut_metrics(const std::filesystem::path& path, const MetricsPosition& last) {
   const std::string cut = metrics_after(path, last);
   if (cut.empty()) return;
-  const auto kept = std::filesystem::file_size(path) - cut.size();
-  if (::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {
-    throw OutputError("{}: cannot cut to {} bytes: {}", path.string(), kept, std::strerror(errno));
+  std::error_code gone;
+  const auto kept = std::filesystem::file_size(path, gone) - cut.size();
+  if (gone || ::truncate(path.c_str(), static_cast<off_t>(kept)) != 0) {
+    throw OutputError("{}: cannot cut {} bytes off its end: {}", path.string(), cut.size(),
+                      gone ? gone.message() : std::strerror(errno));
   }
 }
 

@@ -13,12 +13,12 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/machine.h"
-#include "phalanx/base/progress.h"
 #include "phalanx/metrics/crc32c.h"
-#include "phalanx/metrics/line_file.h"
 
 namespace phalanx {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <typename Integer>
 std::string bytes_of(Integer value) {
@@ -45,32 +45,34 @@ constexpr std::size_t kMostQueued = 32 << 10;  // bytes
 
 }  // namespace
 
-TensorBoardFile::TensorBoardFile(const std::filesystem::path& directory, std::int64_t queue_size,
+TensorBoardFile::TensorBoardFile(const fs::path& directory, std::int64_t queue_size,
                                  std::function<Clock::time_point()> now)
     : queue_size_(queue_size), now_(std::move(now)), flushed_(now_()) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  fs::create_directories(directory, error);
   if (error) {
     throw OutputError("--tensorboard-dir {}: cannot create: {}", directory.string(),
                       error.message());
   }
   const auto seconds = static_cast<std::int64_t>(seconds_of(now_()));
-  for (int number = 0; descriptor_ < 0 && number < kMostFiles; ++number) {
-    path_ = directory / fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds, host_name(),
-                                    ::getpid(), number);
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-    if (descriptor_ < 0 && errno != EEXIST) break;
+  fs::path path;
+  FileDescriptor file;
+  for (int number = 0; !file.is_open() && number < kMostFiles; ++number) {
+    path = directory /
+           fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds, host_name(), ::getpid(), number);
+    file = FileDescriptor(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
+    if (!file.is_open() && errno != EEXIST) break;
   }
-  if (descriptor_ < 0) {
-    throw OutputError("{}: cannot create: {}", path_.string(), std::strerror(errno));
+  if (!file.is_open()) {
+    throw OutputError("{}: cannot create: {}", path.string(), std::strerror(errno));
   }
+  file_.emplace(std::move(path), std::move(file));
   tensorboard::Event version;
   version.set_file_version("brain.Event:2");
   add(std::move(version));
   flush();
 }
-
-TensorBoardFile::~TensorBoardFile() { ::close(descriptor_); }
 
 void TensorBoardFile::scalar(std::string_view tag, double value, std::int64_t step) {
   tensorboard::Event event;
@@ -114,11 +116,10 @@ void TensorBoardFile::add(tensorboard::Event event) {
 void TensorBoardFile::flush() {
   flushed_ = now_();
   queued_ = 0;
-  const FileAccess access("writing", path_);
-  write_all(descriptor_, std::exchange(queue_, {}), path_);
+  file_->write(std::exchange(queue_, {}));
   struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 0) {
-    throw OutputError("{}: somebody has removed it", path_.string());
+  if (::fstat(file_->descriptor(), &status) == 0 && status.st_nlink == 0) {
+    throw OutputError("{}: somebody has removed it", path().string());
   }
 }
 

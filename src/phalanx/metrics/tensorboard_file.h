@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "phalanx/metrics/appended_file.h"
 
 namespace phalanx {
 
@@ -23,16 +26,16 @@ class TensorBoardFile {
 
   // Creates the directory if it does not exist, and a file in it,
   // events.out.tfevents.<seconds>.<host>.<process>.<number>, with the first free number. Events are
-  // written when there are `queue_size`, after kFlushInterval or at 32 KiB. OutputError here and
-  // below where that is not possible.
+  // written when there are `queue_size`, after kFlushInterval or at 32 KiB. OutputError where the
+  // file cannot be made, and below where it is gone.
   TensorBoardFile(const std::filesystem::path& directory, std::int64_t queue_size,
                   std::function<Clock::time_point()> now = Clock::now);
   TensorBoardFile(const TensorBoardFile&) = delete;
   TensorBoardFile& operator=(const TensorBoardFile&) = delete;
   // Events that were not flushed are lost.
-  ~TensorBoardFile();
+  ~TensorBoardFile() = default;
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_->path(); }
 
   void scalar(std::string_view tag, double value, std::int64_t step);
   // `value` is Markdown.
@@ -44,10 +47,9 @@ class TensorBoardFile {
  private:
   void add(tensorboard::Event event);
 
-  std::filesystem::path path_;
   std::int64_t queue_size_;
   std::function<Clock::time_point()> now_;
-  int descriptor_ = -1;
+  std::optional<AppendedFile> file_;
   std::string queue_;  // records
   std::int64_t queued_ = 0;
   Clock::time_point flushed_;

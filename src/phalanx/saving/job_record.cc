@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "phalanx/base/log.h"
 #include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
+#include "phalanx/checkpoint/strict_json.h"
 #include "phalanx/flag_table/train_flags.h"
 #include "phalanx/saving/non_persistent.h"
 
@@ -20,6 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr std::size_t kLongestText = std::size_t{1} << 20;
 
 constexpr std::array<std::string_view, 6> kFlagsOfTheBegin = {
     "--load",          "--ckpt-step", "--finetune",
@@ -61,7 +66,7 @@ std::string digest_of_manifest(const fs::path& checkpoint) {
 }
 
 std::string JobRecord::to_text() const {
-  const Json json = {{"version", 1},
+  const Json json = {{"version", kVersion},
                      {"job", job},
                      {"flags", flags},
                      {"checkpoint", checkpoint},
@@ -74,29 +79,32 @@ std::string JobRecord::to_text() const {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-JobRecord JobRecord::from_text(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    if (const int version = json.at("version"); version != 1) {
-      throw DataError("its version is {}, this program knows 1", version);
-    }
-    JobRecord record;
-    record.job = json.at("job").get<std::vector<std::string>>();
-    record.flags = json.at("flags");
-    record.checkpoint = json.at("checkpoint");
-    record.manifest_digest = json.at("manifest");
-    record.is_pretrained = json.at("pretrained");
-    record.run_id = json.at("run_id");
-    record.start = json.at("start");
-    record.aside = json.at("aside");
-    record.is_settled = json.at("settled");
-    if (!record.aside.empty() && !is_abandoned_name(record.aside)) {
-      throw DataError("{} is no directory for what is moved aside", json.at("aside").dump());
-    }
-    return record;
-  } catch (const Json::exception& error) {
-    throw DataError("not the record of a job: {}", error.what());
+JobRecord JobRecord::from_text(const std::string& text, const std::string& where) {
+  const Json json = parse_strict_json(text, where);
+  JsonObject object(json, where);
+  object.integer("version", kVersion, kVersion);
+  JobRecord record;
+  record.job = object.texts("job", kLongestText);
+  record.flags = object.text("flags", kLongestText);
+  record.checkpoint = object.text("checkpoint", kLongestText);
+  record.manifest_digest = object.text("manifest", kLongestText);
+  record.is_pretrained = object.boolean("pretrained");
+  record.run_id = object.text("run_id", kLongestText);
+  record.start = object.integer("start", 0, std::numeric_limits<std::int64_t>::max());
+  record.aside = object.text("aside", kLongestText);
+  record.is_settled = object.boolean("settled");
+  object.finish();
+  if (!record.aside.empty() && !is_abandoned_name(record.aside)) {
+    throw DataError("{}: 'aside' is {}, no directory for what is moved aside", where,
+                    json_string(record.aside));
   }
+  if (record.checkpoint.empty() != record.manifest_digest.empty()) {
+    throw DataError("{}: 'checkpoint' and 'manifest' belong together, and one is empty", where);
+  }
+  if (record.has_begun() && record.run_id.empty()) {
+    throw DataError("{}: has a 'start' and no 'run_id'", where);
+  }
+  return record;
 }
 
 JobRecord new_job_record(const TrainConfig& config) {
@@ -111,9 +119,9 @@ std::optional<JobRecord> read_job_record(const fs::path& save) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return std::nullopt;
   try {
-    return JobRecord::from_text(read_file(path));
+    return JobRecord::from_text(read_file(path), path.string());
   } catch (const Error& fault) {
-    log_warning("{}: {}; whose run lies there is judged without it", path.string(), fault.what());
+    log_warning("{}; whose run lies there is judged without it", fault.what());
     return std::nullopt;
   }
 }

@@ -37,8 +37,8 @@ struct JobRecord {
 
   bool has_begun() const { return start > 0; }
   std::string to_text() const;
-  // DataError.
-  static JobRecord from_text(const std::string& text);
+  // DataError, which `where` opens, for anything but what to_text() writes.
+  static JobRecord from_text(const std::string& text, const std::string& where = kJobRecordName);
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 

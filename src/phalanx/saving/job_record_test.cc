@@ -287,6 +287,31 @@ TEST_F(JobTest, ARecordIsReadBack) {
                          .is_settled = true};
   EXPECT_EQ(JobRecord::from_text(record.to_text()), record);
   EXPECT_EQ(JobRecord::from_text(JobRecord().to_text()), JobRecord());
+  // Each says one thing, and that is read as it stands.
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = record.to_text();
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, text.npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"start\": 3", "\"start\": 3, \"start\": 4"},
+           {"\"start\": 3", "\"start\": 3.7"},
+           {"\"start\": 3", "\"start\": true"},
+           {"\"start\": 3", "\"start\": -3"},
+           {"\"start\": 3", "\"start\": 9223372036854775809"},
+           {"\"version\": 1", "\"version\": 4294967297"},
+           {"\"version\": 1", "\"version\": 1.5"},
+           {"\"version\": 1", "\"version\": 1, \"more\": 2"},
+           {"\"settled\": true", "\"settled\": 1"},
+           {"\"manifest\": \"0123\"", "\"manifest\": \"\""},
+           {"\"run_id\": \"ab\"", "\"run_id\": \"\""},
+           {"\"flags\": \"{}\"", "\"flags\": {}"}}) {
+    EXPECT_THAT(error_of<DataError>(
+                    [&, &from = from, &to = to] { JobRecord::from_text(changed(from, to)); }),
+                HasSubstr(".job: "))
+        << to;
+  }
   JobRecord outside = record;
   outside.aside = "../w";
   EXPECT_THROW(JobRecord::from_text(outside.to_text()), DataError);

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/base/progress.h"
 #include "phalanx/checkpoint/directory_lock.h"
 #include "phalanx/checkpoint/part_index.h"
 #include "phalanx/checkpoint/stored_tensors.h"
@@ -25,6 +27,7 @@ using Json = nlohmann::json;
 constexpr int kLonger = 10;  // a sync may take so much longer than a write
 constexpr std::chrono::milliseconds kShortestLook{1};
 constexpr std::chrono::milliseconds kVisibilityLook{200};
+constexpr std::chrono::milliseconds kFinishLook{50};
 
 // Between two looks for all missing parts; each look asks for every one of them.
 std::chrono::milliseconds longest_look(int ranks) {
@@ -176,21 +179,42 @@ LeadingSave::LeadingSave(Task task, const BackgroundSaving& saving)
       const std::lock_guard lock(work->mutex);
       if (!work->failure) work->failure = std::current_exception();
     }
+    const std::lock_guard lock(work->mutex);
+    work->is_done = true;
+    work->changed.notify_all();
   });
 }
 
 LeadingSave::~LeadingSave() = default;
 
 void LeadingSave::run(Work& work, const std::stop_token& stop) {
+  Parts parts(work, stop);
+  const auto tell = [&](bool is_saved, const std::string& reason) {
+    if (work.is_told.exchange(true)) return;
+    ++work.progress;
+    parts.give_up();
+    Mailbox& box = work.mail.box();
+    box.post(work.mail.verdict(), Json{{"saved", is_saved}, {"reason", reason}}.dump(
+                                      -1, ' ', false, Json::error_handler_t::replace));
+    for (int rank = 0; rank < work.task.ranks && !stop.stop_requested(); ++rank) {
+      box.take(work.mail.part(rank));
+      box.take(work.mail.sign(rank));
+    }
+  };
   SaveOptions options = work.task.options;
   options.before_step = [&](std::string_view step) {
     if (stop.stop_requested()) throw SaveGivenUp();
     ++work.progress;
     if (work.task.options.before_step) work.task.options.before_step(step);
+    // Removing older checkpoints may take minutes, and nothing of it makes this one worse.
+    if (step == kPruneStep) tell(true, {});
   };
-  Parts parts(work, stop);
+  options.holds_directory = [&] {
+    ++work.progress;
+    return !stop.stop_requested() &&
+           (work.task.options.holds_directory == nullptr || work.task.options.holds_directory());
+  };
   std::string reason;
-  bool is_saved = false;
   const auto must_end = [&] {
     const std::lock_guard lock(work.mutex);
     work.failure = std::current_exception();
@@ -198,7 +222,7 @@ void LeadingSave::run(Work& work, const std::stop_token& stop) {
   try {
     options.before_step("begin");
     save_checkpoint(options, work.task.manifest, parts);
-    is_saved = true;
+    return;
   } catch (const SaveGivenUp& error) {
     reason = error.what();
   } catch (const DirectoryLostError& error) {
@@ -211,15 +235,26 @@ void LeadingSave::run(Work& work, const std::stop_token& stop) {
     must_end();
     reason = error.what();
   }
-  if (stop.stop_requested()) return;
-  ++work.progress;
-  parts.give_up();
-  Mailbox& box = work.mail.box();
-  box.post(work.mail.verdict(), Json{{"saved", is_saved}, {"reason", reason}}.dump(
-                                    -1, ' ', false, Json::error_handler_t::replace));
-  for (int rank = 0; rank < work.task.ranks && !stop.stop_requested(); ++rank) {
-    box.take(work.mail.part(rank));
-    box.take(work.mail.sign(rank));
+  if (!stop.stop_requested()) tell(false, reason);
+}
+
+void LeadingSave::finish() {
+  std::int64_t before = progress();
+  Clock::time_point moved = Clock::now();
+  std::unique_lock lock(work_->mutex);
+  while (!work_->changed.wait_for(lock, kFinishLook, [this] { return work_->is_done; })) {
+    note_progress();
+    if (const std::int64_t now = progress(); now != before) {
+      before = now;
+      moved = Clock::now();
+    } else if (Clock::now() - moved >= work_->saving.stalled_after) {
+      log_warning(
+          "{}: the checkpoint is saved, but removing older ones hangs: nothing was removed for "
+          "{:.3g} s; the run goes on",
+          work_->task.options.directory.string(),
+          std::chrono::duration<double>(work_->saving.stalled_after).count());
+      return thread_->leave_behind();
+    }
   }
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 // The leader's part of a save that all ranks write: a thread makes the directory, takes what each
-// rank says of its part, proves that the parts are the run, puts the checkpoint in its place, and
-// tells all. A rank that writes nothing for too long has failed.
+// rank says of its part, proves that the parts are the run, puts the checkpoint in its place, tells
+// all, and removes older ones. A rank that writes nothing for too long has failed.
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -31,6 +32,8 @@ class LeadingSave {
   // Ends the save at once; nothing of it stays, if the file system lets it.
   ~LeadingSave();
 
+  // Waits until older checkpoints are removed, too, as long as that moves.
+  void finish();
   // Changes as long as it moves.
   std::int64_t progress() const { return work_->progress; }
   // Throws what must end the run: another directory is at the save directory's place.
@@ -53,8 +56,11 @@ class LeadingSave {
     BackgroundSaving saving;
     SaveMail mail;
     std::atomic<std::int64_t> progress{0};
+    std::atomic<bool> is_told{false};  // the verdict is in the mailbox
     mutable std::mutex mutex{};
+    std::condition_variable changed{};
     std::exception_ptr failure{};
+    bool is_done = false;
   };
 
   std::shared_ptr<Work> work_;

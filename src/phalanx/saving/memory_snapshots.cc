@@ -130,15 +130,15 @@ MemorySnapshots::MemorySnapshots(const RunConfig& run, Rank& rank, Place place,
       place_(std::move(place)),
       copies_(copies),
       newest_(place_.loaded),
-      last_(place_.iteration) {
+      tried_(place_.iteration) {
   if (run.memory_snapshot_interval > 0) files_ = files_of(run);
 }
 
 void MemorySnapshots::after(std::int64_t iteration, const std::function<Manifest()>& manifest) {
   const std::int64_t interval = run_.memory_snapshot_interval;
   if (interval == 0) return;
-  // Several iterations may have passed at once.
-  if (iteration / interval > last_ / interval) take(iteration, manifest);
+  // Several iterations may have passed at once. One that fails is tried again when the next is due.
+  if (iteration / interval > std::exchange(tried_, iteration) / interval) take(iteration, manifest);
 }
 
 void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest()>& manifest) {
@@ -201,7 +201,6 @@ void MemorySnapshots::take(std::int64_t iteration, const std::function<Manifest(
     }
     return;
   }
-  last_ = iteration;
   newest_ = epoch;
   if (leads && taken_ == 0) {
     std::int64_t bytes = 0;

@@ -57,7 +57,7 @@ class MemorySnapshots {
   Place place_;
   const std::vector<InputCopy>& copies_;
   std::string newest_;  // the epoch of the newest one that all ranks have
-  std::int64_t last_;   // iteration of the last one, or with which the run began
+  std::int64_t tried_;  // the iteration after which one was considered last
   std::int64_t taken_ = 0;
 };
 

@@ -7,6 +7,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "phalanx/checkpoint/digest.h"
 #include "phalanx/checkpoint/test_support.h"
 #include "phalanx/rendezvous/local_mailbox.h"
@@ -28,7 +30,7 @@ class MemorySnapshotsTest : public RunTest {
   void run(const Layout& layout, std::int64_t begin, std::int64_t end, const std::string& start,
            const std::string& loaded = "") const {
     TrainConfig c = resolved(layout, true);
-    c.run.memory_snapshot_interval = 1;
+    c.run.memory_snapshot_interval = interval_;
     c.run.memory_files = descriptors_.empty() ? files_.to_text() : descriptors_;
     const std::vector<InputCopy> copies = {{.name = "vocab.json", .bytes = "{}"}};
     LocalMailbox mailbox;
@@ -53,7 +55,20 @@ class MemorySnapshotsTest : public RunTest {
   }
 
   MemoryFiles files_ = MemoryFiles::make(4);
+  // Of memory files of which this rank's can only be read.
+  std::string with_read_only(int failing, int read_only) const {
+    std::string text;
+    for (int rank = 0; rank < files_.ranks(); ++rank) {
+      for (int turn = 0; turn < kMemoryFilesOfRank; ++turn) {
+        text += fmt::format("{}{}", text.empty() ? "" : ",",
+                            rank == failing ? read_only : files_.descriptor(rank, turn));
+      }
+    }
+    return text;
+  }
+
   std::string descriptors_;  // others than those of files_
+  std::int64_t interval_ = 1;
 };
 
 TEST_F(MemorySnapshotsTest, HoldWhatTheDiskHolds) {
@@ -136,14 +151,7 @@ TEST_F(MemorySnapshotsTest, ARankThatCannotWriteCostsOneSnapshot) {
     // That rank's files can only be read.
     const std::string file = fmt::format("/proc/self/fd/{}", files_.descriptor(failing, 0));
     const FileDescriptor read_only(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    descriptors_.clear();
-    for (int rank = 0; rank < files_.ranks(); ++rank) {
-      for (int turn = 0; turn < kMemoryFilesOfRank; ++turn) {
-        descriptors_ +=
-            fmt::format("{}{}", descriptors_.empty() ? "" : ",",
-                        rank == failing ? read_only.get() : files_.descriptor(rank, turn));
-      }
-    }
+    descriptors_ = with_read_only(failing, read_only.get());
     testing::internal::CaptureStderr();
     run({.data = 2}, 3, 4, "run.2", "run.1.m1");
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
@@ -152,6 +160,31 @@ TEST_F(MemorySnapshotsTest, ARankThatCannotWriteCostsOneSnapshot) {
     EXPECT_THAT(epochs(), testing::Contains("run.1.m1"));
     EXPECT_THAT(epochs(), testing::Not(testing::Contains("run.2.m0")));
   }
+}
+
+// A copy of all states and a warning each cost too much for every iteration.
+TEST_F(MemorySnapshotsTest, AFailedOneIsTriedAgainWhenTheNextIsDue) {
+  const std::string file = fmt::format("/proc/self/fd/{}", files_.descriptor(1, 0));
+  const FileDescriptor read_only(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  descriptors_ = with_read_only(1, read_only.get());
+  interval_ = 4;
+  for (const std::int64_t begin : {1, 3, 6}) {
+    testing::internal::CaptureStderr();
+    run({.data = 2}, begin, 14, "run.1");
+    std::vector<std::string> tried;
+    std::istringstream said(testing::internal::GetCapturedStderr());
+    for (std::string line; std::getline(said, line);) {
+      if (line.find("could not be taken") != line.npos) tried.push_back(line.substr(0, 40));
+    }
+    std::vector<std::string> due;
+    for (const int iteration : {4, 8, 12}) {
+      if (iteration < begin) continue;
+      due.push_back(
+          fmt::format("warning: the snapshot of iteration {} could", iteration).substr(0, 40));
+    }
+    EXPECT_EQ(tried, due) << "from iteration " << begin;
+  }
+  EXPECT_THAT(epochs(), testing::IsEmpty());
 }
 
 TEST(CheckMemorySnapshots, SaysWhatToDo) {

@@ -34,7 +34,7 @@ RunSaver::RunSaver(SavedRun run, SaveTarget target, Rank& rank, Listeners listen
       saved_iteration_(target_.last_saved) {
   if (!target_.directory.empty() && target_.retention.waits_for_verified &&
       rank_.ranks().world->rank() == 0) {
-    verifier_.emplace(target_.directory);
+    verifier_.emplace(target_.directory, holder());
   }
 }
 
@@ -93,6 +93,7 @@ void RunSaver::poll(std::int64_t iteration) {
 
 void RunSaver::settle(std::int64_t iteration) {
   if (under_way_) end_parts(wait_for_verdict(), Occasion::kPeriodic, iteration);
+  if (leading_) leading_->finish();
 }
 
 SaveVerdict RunSaver::wait_for_verdict() {
@@ -100,7 +101,9 @@ SaveVerdict RunSaver::wait_for_verdict() {
   const auto busy = rank_.ranks().control->busy(
       fmt::format("saving the checkpoint of iteration {}", under_way_->iteration));
   under_way_->snapshot->lend_rest(rank_);
-  return under_way_->save->wait(leading_.get());
+  SaveVerdict verdict = under_way_->save->wait(leading_.get());
+  if (leading_) leading_->finish();
+  return verdict;
 }
 
 void RunSaver::begin_parts(const RunState& state, bool in_background) {
@@ -217,7 +220,8 @@ void RunSaver::verify(Occasion occasion) {
   verifier_->look();
   if (occasion == Occasion::kLeaving) {
     verifier_->finish(kVerifiedAtEnd);
-    prune(target_.directory, run_.identity.start, saved_iteration_, target_.retention);
+    if (const DirectoryLock* lock = this->lock()) lock->expect_in_place();
+    prune(target_.directory, run_.identity.start, saved_iteration_, target_.retention, holder());
   }
   for (std::string& fault : verifier_->take_faults()) {
     listeners_.note({RunNote::Kind::kWarning, saved_iteration_, std::move(fault)});
@@ -268,12 +272,22 @@ std::string RunSaver::write_whole(const RunState& state) {
   return {};
 }
 
+const DirectoryLock* RunSaver::lock() const {
+  return target_.lock != nullptr && *target_.lock ? &**target_.lock : nullptr;
+}
+
+DirectoryHolder RunSaver::holder() const {
+  return {.run_id = run_.identity.run_id,
+          .holds = [lock = lock()] { return lock == nullptr || lock->is_in_place(); }};
+}
+
 SaveOptions RunSaver::options() const {
   return {.directory = target_.directory,
           .retention = target_.retention,
           .copies = run_.inputs.copies,
-          .before_step = [lock = target_.lock](std::string_view /*step*/) {
-            if (lock != nullptr && *lock) (*lock)->expect_in_place();
+          .holds_directory = holder().holds,
+          .before_step = [lock = lock()](std::string_view /*step*/) {
+            if (lock != nullptr) lock->expect_in_place();
           }};
 }
 

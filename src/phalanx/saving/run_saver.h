@@ -119,6 +119,8 @@ class RunSaver {
   void conclude(std::int64_t iteration, const std::optional<std::string>& reason, Occasion occasion,
                 const Span& span);
   void end_if_hopeless();
+  const DirectoryLock* lock() const;  // null: there is none
+  DirectoryHolder holder() const;
   SaveOptions options() const;
   void verify(Occasion occasion);
 
