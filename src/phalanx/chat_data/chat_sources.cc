@@ -8,6 +8,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/chat/unused_keys.h"
 #include "phalanx/data/numpy_random.h"
 
 namespace phalanx {
@@ -26,6 +27,7 @@ void tell_file(const ConversationTokens& file) {
     log_warning("{}: {} conversations are left out: their last message is not the assistant's",
                 file.file(), format_count(counts.incomplete));
   }
+  warn_of_unused_keys(file.file(), file.unused_keys());
 }
 
 void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& counts,

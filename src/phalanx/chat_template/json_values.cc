@@ -71,7 +71,7 @@ class Writer {
 
   void append_dict(const Dict& dict, std::size_t level) {
     std::vector<const std::pair<Value, Value>*> entries;
-    for (const auto& entry : dict.entries) entries.push_back(&entry);
+    for (const auto& entry : dict.entries()) entries.push_back(&entry);
     context_.charge(entries.size() * sizeof(Value));
     if (style_.sort_keys) {
       std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) {
