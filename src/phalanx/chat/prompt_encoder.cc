@@ -6,14 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "phalanx/chat/end_of_turn.h"
 #include "phalanx/chat/message_keys.h"
 #include "phalanx/chat/unused_keys.h"
 
 namespace phalanx {
 namespace {
-
-// White space of ASCII, which templates trim.
-constexpr std::string_view kBlanks = " \t\n\r\v\f";
 
 // Characters that neither printing nor trimming changes, and that nobody types.
 constexpr std::string_view kMarks = "\x7f\x01\x02\x03\x04\x05\x06\x07";
@@ -89,8 +87,8 @@ RenderedChat PromptEncoder::rendered(std::vector<ChatMessage> messages,
 PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
   std::set<std::size_t> places;
   Marks marks;
-  const std::size_t begin = std::min(content.find_first_not_of(kBlanks), content.size());
-  const std::size_t end = content.find_last_not_of(kBlanks) + 1;
+  const std::size_t begin = std::min(content.find_first_not_of(kTrimmedBlanks), content.size());
+  const std::size_t end = content.find_last_not_of(kTrimmedBlanks) + 1;
   for (const auto& entry : special_.all()) {
     const auto& special = entry.second;
     const auto add = [&](std::size_t place) {
@@ -194,20 +192,7 @@ std::vector<std::int32_t> PromptEncoder::encode_marked(const std::string& marked
 }
 
 std::int32_t PromptEncoder::end_of_turn() const {
-  constexpr std::string_view kAnswer = "Quokka";
-  std::string text;
-  try {
-    text =
-        rendered({{"user", "Which animal?"}, {"assistant", std::string(kAnswer)}}, {}, false).text;
-  } catch (const DataError&) {
-    return -1;
-  }
-  const std::size_t found = text.rfind(kAnswer);
-  if (found == std::string::npos) return -1;
-  const std::size_t behind = text.find_first_not_of(kBlanks, found + kAnswer.size());
-  if (behind == std::string::npos) return -1;
-  const auto ids = tokenizer_.encode(text.substr(behind), {.parse_special = true});
-  return !ids.empty() && special_.has(ids.front()) ? ids.front() : -1;
+  return phalanx::end_of_turn(tokenizer_, template_, settings_);
 }
 
 }  // namespace phalanx

@@ -30,8 +30,7 @@ class PromptEncoder {
   // and the template or the tokenizer does not let see which part of the prompt is the message's.
   ChatPrompt encode(const std::vector<ChatMessage>& messages, const std::string& arguments = {});
 
-  // The special token that the template writes behind an answer; -1 where it writes none, or does
-  // not take a conversation of a question and an answer.
+  // As the function of this name.
   std::int32_t end_of_turn() const;
 
  private:
