@@ -156,7 +156,7 @@ std::vector<KeyUse> ChatEncoder::keys_of(const Conversation& conversation,
       continue;
     }
     keys.push_back(
-        {fmt::format("\"{}\" that trains messages not the assistant's", wish.key), false});
+        {fmt::format("\"{}\" of messages that are not the assistant's", wish.key), false});
   }
   return keys;
 }

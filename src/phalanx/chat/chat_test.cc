@@ -214,7 +214,7 @@ TEST(ChatEncoder, TellsWhichKeysATemplateReads) {
   EXPECT_EQ(uses(kPlainChatMl, R"({"id": 7, "source": "", "text": "a", "messages": [
                      {"role": "user", "content": "a", "train": true},
                      {"role": "assistant", "content": "b", "train": true}]})"),
-            "-\"id\";-\"text\";-\"train\" that trains messages not the assistant's;");
+            "-\"id\";-\"text\";-\"train\" of messages that are not the assistant's;");
   EXPECT_EQ(uses("{{ x }}{% set y = 1 %}{{ y }}",
                  R"({"messages": [], "chat_template_kwargs": {"x": 1, "y": 2}})"),
             "+\"x\" of chat_template_kwargs;-\"y\" of chat_template_kwargs;");
@@ -232,6 +232,17 @@ TEST(ChatEncoder, ArgumentsOfALineReachTheTemplate) {
   EXPECT_EQ(text(R"({"x": 2})", R"("chat_template_kwargs": null)"), "2");
   EXPECT_THAT(error_of<ConfigError>([&] { text(R"({"x": 2})", kOfLine); }),
               HasSubstr("\"chat_template_kwargs\" has another \"x\" than --chat-template-args"));
+}
+
+TEST(ChatEncoder, RefusesValuesThatTemplatesDoNotHave) {
+  const auto tokenizer = byte_tokenizer();
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        encoder(tokenizer, kChatMl)
+            .encode(read_line(
+                R"({"messages": [{"role": "user", "content": "a", "n": 18446744073709551615}]})"));
+      }),
+      HasSubstr("\"n\" of a message: 18446744073709551615 has more than 64 bits"));
 }
 
 // "weight": 0 and its like, with what a template marks and without.

@@ -145,7 +145,11 @@ std::vector<std::pair<std::string, Value>> members_of_json(Context& context, std
   if (!parsed.is_object()) throw ConfigError("{}: it is no JSON object", what);
   std::vector<std::pair<std::string, Value>> members;
   for (const auto& [key, item] : parsed.items()) {
-    members.emplace_back(key, value_of(context, item, 1, what));
+    try {
+      members.emplace_back(key, value_of(context, item, 1, what));
+    } catch (const ConfigError& error) {
+      throw ConfigError("\"{}\" of {}", key, error.what());
+    }
   }
   return members;
 }
