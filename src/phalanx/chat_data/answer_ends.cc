@@ -42,7 +42,7 @@ std::string fault_of_answer_ends(const ChosenConversations& conversations,
   if (of_turn >= 0) {
     fault = fmt::format(
         "no trained token is '{}', with which the template ends a turn: answers will not end; "
-        "where it has {{% generation %}}, that must hold the end, too",
+        "{{% generation %}} must hold it, and texts without a template must have it in them",
         tokenizer.piece(of_turn));
   } else if (of_text >= 0) {
     fault = fmt::format(

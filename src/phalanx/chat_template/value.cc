@@ -44,7 +44,7 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 const Dict::Entries& Dict::entries() const {
-  read_.assign(read_.size(), true);
+  if (!read_.empty()) read_.assign(read_.size(), true);
   return entries_;
 }
 

@@ -85,14 +85,14 @@ Conversation conversation_of_json(const ChatOptions& options, const std::string&
     throw DataError("{}: expected a JSON object with \"messages\" or a text \"prompt\"", source);
   }
   std::vector<ChatMessage>& messages = read.messages;
+  if (!options.system.empty() && !messages.empty() && messages.front().role == "system") {
+    throw DataError("{}: the conversation has a system message: leave --system out", source);
+  }
   if (messages.empty() || messages.back().role != "user") {
     throw DataError("{}: the last message is not a user's: there is nothing to answer", source);
   }
   if (read.kind == ConversationKind::kInstruction && messages.back().content.empty()) {
     throw ConfigError("{} is empty: with --chat it is what the user says", source);
-  }
-  if (!options.system.empty() && messages.front().role == "system") {
-    throw DataError("{}: the conversation has a system message: leave --system out", source);
   }
   const std::vector<ChatMessage> system = begun(options);
   messages.insert(messages.begin(), system.begin(), system.end());
