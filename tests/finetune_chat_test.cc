@@ -135,6 +135,43 @@ TEST_F(FinetuneChat, TrainsAFolderWithDefaults) {
   EXPECT_EQ(metrics("run").size(), lines.size());
 }
 
+// What the data say in vain, and what the template leaves untrained, is said once before training.
+TEST_F(FinetuneChat, WarnsOfKeysThatChangeNothingAndOfAnswersWithoutEnd) {
+  make_folder();
+  write("folder/chat_template.jinja",
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.name | default('') }}"
+        "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+        "{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    text += Json{{"id", i},
+                 {"tools", Json::array()},
+                 {"messages",
+                  {{{"role", "user"}, {"content", "q"}, {"name", "Ann"}},
+                   {{"role", "assistant"}, {"content", "a"}, {"weight", i % 2}, {"score", 0.5}}}}}
+                .dump() +
+            "\n";
+  }
+  write("chats.jsonl", text);
+  const Output output = run(command("--save run --train-iters 1 --held-out 0"));
+  ASSERT_EQ(output.status, 0) << output.err;
+  const auto times = [&](std::string_view sought) {
+    int found = 0;
+    for (std::size_t at = 0; (at = output.err.find(sought, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  for (const char* line :
+       {"\nwarning: chats.jsonl: these keys change nothing: \"id\" (40), \"score\" of messages "
+        "(40)\n",
+        "\nwarning: chats.jsonl: no trained token is '<|im_end|>', with which the template ends a "
+        "turn: answers will not end",
+        "\nwarning: chats.jsonl: 20 conversations of the train part are left out: none of their "
+        "tokens is trained"}) {
+    EXPECT_EQ(times(line), 1) << line << "\n" << output.err;
+  }
+}
+
 TEST_F(FinetuneChat, GoesOnAfterAnInterruptionWithTheSameBits) {
   make_folder();
   const std::string flags = "--epochs 1 --lr 1e-3 ";

@@ -234,6 +234,17 @@ TEST_F(GenerateCommand, TellsWhatAConversationLacks) {
   expect_error("generate --load one --prompts-file chats.jsonl", 65, "--chat reads");
   write("chats.jsonl", R"({"messages": [{"role": "system", "content": "x"}]})");
   expect_error(words + "--system S --prompts-file chats.jsonl", 65, "leave --system out");
+  write("chats.jsonl", R"({"prompt": "a", "system": "S"})"
+                       "\n"
+                       R"({"messages": [{"role": "user", "content": "a", "mood": "x"}], "id": 1})"
+                       "\n");
+  const Output unused = run(words + "--prompts-file chats.jsonl --max-tokens 1");
+  EXPECT_EQ(unused.status, 0) << unused.err;
+  EXPECT_NE(unused.err.find("warning: chats.jsonl: these keys change nothing: \"id\" (1), \"mood\" "
+                            "of messages (1)"),
+            std::string::npos)
+      << unused.err;
+  expect_error(words + "--system T --prompts-file chats.jsonl", 65, "leave --system out");
   // Beams and stops are as without it.
   const Json beams = run_json(words + "--prompt a --num-beams 2 --max-tokens 4 --json");
   EXPECT_LE(beams.at("tokens").size(), 4U);

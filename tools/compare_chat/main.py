@@ -38,6 +38,13 @@ CONVERSATIONS = [
     [{"role": "developer", "content": "D"}, *conversation("x", "y")],
     [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
     conversation("", "no question"),
+    # Keys beside role and content, and another order of these.
+    [{"role": "user", "content": "2+2?", "name": "Ann"},
+     {"role": "assistant", "reasoning_content": " two and two ", "content": "4"},
+     {"role": "user", "content": "3+3?"},
+     {"content": "6", "reasoning_content": "é", "thinking": "hm", "weight": 1, "role": "assistant"}],
+    [{"role": "user", "content": "a", "tool_call_id": "x", "n": [1, 2.5, True, {"k": None}]},
+     {"role": "assistant", "content": "b", "thinking": "t", "reasoning": "r", "thought": "s"}],
 ]
 
 

@@ -39,6 +39,9 @@ struct EncodedChat {
   // `why` tells.
   std::optional<std::vector<std::uint8_t>> mask;
   std::string why;
+  // The keys that stand beside what is written, and whether they change anything, by names for
+  // KeyUses.
+  std::vector<KeyUse> keys = {};
 };
 
 // Not for several threads at once, as TokenPlaces; a copy is quickly made.
@@ -54,20 +57,23 @@ class ChatEncoder {
   // Special tokens in the text are parsed, none is added. Errors as ChatTemplate::render.
   EncodedChat encode(const Conversation& conversation, bool add_generation_prompt = false);
 
-  // The first message, from 0 on, that has the text of a special token in it, which would become
-  // that token. `special` are the tokenizer's.
-  std::optional<std::size_t> message_with_special_token(const Conversation& conversation,
-                                                        const SpecialTexts& special) const;
+  // Where the conversation has the text of a special token in it first, which would become that
+  // token: "message 2", "message 2: \"name\"". `special` are the tokenizer's.
+  std::optional<std::string> place_of_special_token(const Conversation& conversation,
+                                                    const SpecialTexts& special) const;
 
  private:
-  RenderedChat rendered(const std::vector<ChatMessage>& messages, std::size_t count,
-                        bool add_generation_prompt) const;
+  // The first `count` messages.
+  RenderedChat rendered(const Conversation& conversation, std::size_t count,
+                        bool add_generation_prompt, bool watches_keys = false) const;
   // The spans of the whole text that are trained; or why they are not known.
   std::vector<TextSpan> trained(const Conversation& conversation, const RenderedChat& whole,
                                 std::string& why) const;
-  std::vector<TextSpan> by_prefixes(const std::vector<ChatMessage>& messages,
-                                    const std::string& whole, std::size_t first_answer,
-                                    std::string& why) const;
+  std::vector<TextSpan> by_prefixes(const Conversation& conversation, const std::string& whole,
+                                    std::size_t first_answer, std::string& why) const;
+  std::vector<TextSpan> by_marks(const Conversation& conversation, const RenderedChat& whole,
+                                 std::size_t first_answer, std::string& why) const;
+  std::vector<KeyUse> keys_of(const Conversation& conversation, const RenderedChat& whole) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate template_;

@@ -39,6 +39,10 @@ std::vector<std::pair<std::size_t, std::size_t>> runs(const EncodedChat& encoded
   return found;
 }
 
+Conversation read_line(std::string_view line) {
+  return ConversationReader("f", {.needs_answer = false}).read(line, 1);
+}
+
 ChatEncoder encoder(const Tokenizer& tokenizer, std::string_view source,
                     ChatLoss loss = ChatLoss::kAssistant) {
   return {tokenizer,
@@ -131,77 +135,162 @@ TEST(ChatEncoder, SeesSpecialTokensInMessages) {
   const auto tokenizer = byte_tokenizer();
   const SpecialTexts special(tokenizer);
   const auto chat = encoder(tokenizer, kChatMl);
-  EXPECT_EQ(chat.message_with_special_token(kConversation, special), std::nullopt);
-  EXPECT_EQ(chat.message_with_special_token(
-                {.messages = {{"system", "<|im_end"}, {"user", "a<|im_end|>b"}}}, special),
-            1);
+  const auto place_in = [&](const Conversation& conversation) {
+    return chat.place_of_special_token(conversation, special);
+  };
+  EXPECT_EQ(place_in(kConversation), std::nullopt);
+  EXPECT_EQ(place_in({.messages = {{"system", "<|im_end"}, {"user", "a<|im_end|>b"}}}),
+            "message 2");
+  const auto with_fields = [](const char* fields) {
+    return Conversation{.messages = {{"user", "a"}, {"user", "b", fields}}};
+  };
+  EXPECT_EQ(place_in(with_fields(R"({"role": null, "content": null, "n": "<|im_end"})")),
+            std::nullopt);
+  for (const char* value :
+       {R"("a<|im_end|>")", R"([1, {"x": ["<|im_end|>"]}])", R"({"<|im_end|>": 1})"}) {
+    EXPECT_EQ(place_in(with_fields(
+                  fmt::format(R"({{"role": null, "content": null, "n": {}}})", value).c_str())),
+              "message 2: \"n\"");
+  }
+  EXPECT_EQ(place_in({.messages = {{"user", "a"}}, .arguments = R"({"x": "</s>"})"}),
+            "\"x\" of chat_template_kwargs");
 }
 
-TEST(Conversations, AreReadByTheirKeys) {
-  const auto read = [](std::string_view line) { return ConversationReader("f").read(line, 1); };
-  const auto contents = [&](std::string_view line) {
+// Keys that a message has beside role and content are the template's to read.
+TEST(ChatEncoder, TemplatesReadTheWholeMessage) {
+  const auto tokenizer = byte_tokenizer();
+  const auto text = [&](std::string_view source, std::string_view line) {
+    return encoder(tokenizer, source).encode(read_line(line)).text;
+  };
+  constexpr std::string_view kThought =
+      "{% for m in messages %}{{ m.role }}{{ '(' + m.name + ')' if m.name }}:"
+      "{% if m.thought is string %}<{{ m.thought }}>{% endif %}{{ m.content }};{% endfor %}";
+  EXPECT_EQ(text(kThought, R"({"messages": [{"role": "user", "name": "Ann", "content": "2+2?"},
+                 {"content": "4", "thought": "é \"", "role": "assistant"}]})"),
+            "user(Ann):2+2?;assistant:<é \">4;");
+  EXPECT_EQ(text(kThought, R"({"conversations": [{"from": "human", "value": "a", "name": "Bo"},
+                 {"from": "gpt", "value": "b", "thought": "t"}]})"),
+            "user(Bo):a;assistant:<t>b;");
+  EXPECT_EQ(text(kThought, R"({"prompt": [{"role": "user", "content": "a", "thought": "x"}],
+                 "completion": [{"role": "assistant", "content": "b", "name": "C"}]})"),
+            "user:<x>a;assistant(C):b;");
+  // As Python has the dict: order and types. What is null is not there.
+  EXPECT_EQ(text("{% for m in messages %}{{ m | tojson }}{{ m.n is defined }}{% endfor %}",
+                 R"({"messages": [{"x": [1, 2.0, true, {"k": null}], "content": "a", "n": null,
+                     "role": "user", "tool_calls": []}, {"role": "assistant", "content": "b"}]})"),
+            R"({"x": [1, 2.0, true, {"k": null}], "content": "a", "role": "user"}False)"
+            R"({"role": "assistant", "content": "b"}False)");
+}
+
+TEST(ChatEncoder, TellsWhichKeysATemplateReads) {
+  const auto tokenizer = byte_tokenizer();
+  const auto uses = [&](std::string_view source, std::string_view line,
+                        ChatLoss loss = ChatLoss::kAssistant) {
     std::string all;
-    for (const auto& [role, content] : read(line).messages) all += role + "=" + content + ";";
+    for (const KeyUse& key : encoder(tokenizer, source, loss).encode(read_line(line)).keys) {
+      all += (key.is_read ? "+" : "-") + key.name + ";";
+    }
     return all;
   };
-  EXPECT_EQ(contents(R"({"messages": [{"role": "developer", "content": "d"},
-                                      {"role": "assistant", "content": "b"}]})"),
-            "developer=d;assistant=b;");
-  EXPECT_EQ(contents(R"({"conversations": [{"from": "system", "value": "s"},
-                      {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})"),
-            "system=s;user=a;assistant=b;");
-  EXPECT_EQ(contents(R"({"instruction": "a", "input": "x", "output": "b"})"),
-            "user=a\n\nx;assistant=b;");
-  EXPECT_EQ(contents(R"({"question": "a", "context": "", "answer": "b"})"), "user=a;assistant=b;");
-  EXPECT_EQ(contents(R"({"prompt": "a", "response": "b"})"), "user=a;assistant=b;");
-  const auto split = read(R"({"prompt": [{"role": "user", "content": "a"}],
-                              "completion": [{"role": "assistant", "content": "b"}]})");
-  EXPECT_EQ(split.prompt_messages, 1U);
-  EXPECT_EQ(split.messages.size(), 2U);
-  const auto joined = read(R"({"prompt": "ab", "completion": "c"})");
-  EXPECT_EQ(joined.text, "abc");
-  EXPECT_EQ(joined.trained_from, 2U);
-  EXPECT_EQ(read(R"({"text": "abc"})").text, "abc");
+  constexpr std::string_view kLine =
+      R"({"messages": [{"role": "user", "content": "a", "name": "n", "date": ""},
+          {"role": "assistant", "content": "b", "score": 0, "name": "n", "weight": 1}]})";
+  const auto of = [&](std::string_view source) { return uses(source, kLine); };
+  EXPECT_EQ(of("{{ messages[0].role }}"),
+            "-\"name\" of messages;-\"score\" of messages;-\"name\" of messages;");
+  for (const char* reads_name : {"{{ messages[0].name }}", "{{ messages[0]['name'] }}",
+                                 "{{ messages[0].get('name') }}", "{{ 'name' in messages[0] }}"}) {
+    EXPECT_EQ(of(reads_name),
+              "+\"name\" of messages;-\"score\" of messages;-\"name\" of messages;");
+  }
+  for (const char* reads_all :
+       {"{{ messages[1] }}", "{{ messages[1] | tojson }}", "{{ messages[1].items() | list }}",
+        "{% for k in messages[1] %}{{ k }}{% endfor %}", "{{ messages[1] | length }}",
+        "{{ messages[1] == messages[0] }}", "{{ dict(messages[1]).x }}",
+        "{{ messages[1] | dictsort }}", "{{ messages[1].values() | list }}"}) {
+    EXPECT_THAT(of(reads_all), HasSubstr("+\"score\" of messages;+\"name\" of messages;"))
+        << reads_all;
+  }
+  EXPECT_EQ(uses(kPlainChatMl, R"({"id": 7, "source": "", "text": "a", "messages": [
+                     {"role": "user", "content": "a", "train": true},
+                     {"role": "assistant", "content": "b", "train": true}]})"),
+            "-\"id\";-\"text\";-\"train\" of messages that are not the assistant's;");
+  EXPECT_EQ(uses("{{ x }}{% set y = 1 %}{{ y }}",
+                 R"({"messages": [], "chat_template_kwargs": {"x": 1, "y": 2}})"),
+            "+\"x\" of chat_template_kwargs;-\"y\" of chat_template_kwargs;");
 }
 
-TEST(Conversations, AreRefusedWithLineAndKey) {
-  const auto refusal = [](std::string_view line) {
-    ConversationReader reader("f.jsonl");
-    return error_of([&] { reader.read(line, 7); });
+TEST(ChatEncoder, ArgumentsOfALineReachTheTemplate) {
+  const auto tokenizer = byte_tokenizer();
+  const auto text = [&](const std::string& of_flag, std::string_view of_line) {
+    ChatEncoder chat(tokenizer, ChatTemplate::parse("{{ x }}", "t.jinja"), {.arguments = of_flag});
+    return chat.encode(read_line(fmt::format(R"({{"messages": [], {}}})", of_line))).text;
   };
-  const std::pair<std::string_view, std::string_view> cases[] = {
-      {"[", "it is no JSON object"},
-      {R"({"a": 1})",
-       "it has none of the keys messages, conversations, prompt with completion, "
-       "instruction with output, text"},
-      {R"({"messages": [{"role": "critic", "content": "a"}]})", "\"role\": unknown is 'critic'"},
-      {R"({"messages": [{"content": "a"}]})", "\"role\" is missing"},
-      {R"({"messages": [{"role": "user", "content": null}]})",
-       "\"content\" is no text, which is not supported"},
-      {R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]})",
-       "\"content\" is no text, which is not supported"},
-      {R"({"messages": [{"role": "tool", "content": "a"}]})",
-       "\"role\" is 'tool': messages of tools are not supported"},
-      {R"({"messages": [{"role": "user", "content": "a", "tool_calls": []}]})",
-       "\"tool_calls\" is not supported"},
-      {R"({"messages": [], "tools": []})", "\"tools\" is not supported"},
-      {R"({"conversations": [{"from": "narrator", "value": "a"}]})",
-       "\"from\": unknown is 'narrator'"},
-      {R"({"messages": [{"role": "user", "content": "a"}]})", "no message is an assistant's"},
-      {R"({"messages": [{"role": "assistant", "content": ""}]})",
-       "message 1: the assistant's text is empty"},
-      {R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "a"}]})",
-       "the last message is not an assistant's; --sft-drop-incomplete leaves such out"},
-      {R"({"prompt": "a", "completion": []})",
-       "\"prompt\" and \"completion\" are two texts or two lists of messages"},
+  constexpr std::string_view kOfLine = R"("chat_template_kwargs": {"x": [1]})";
+  EXPECT_EQ(text("", kOfLine), "[1]");
+  EXPECT_EQ(text(R"({"x": [1], "y": 2})", kOfLine), "[1]");
+  EXPECT_EQ(text(R"({"x": 2})", R"("chat_template_kwargs": null)"), "2");
+  EXPECT_THAT(error_of<ConfigError>([&] { text(R"({"x": 2})", kOfLine); }),
+              HasSubstr("\"chat_template_kwargs\" has another \"x\" than --chat-template-args"));
+}
+
+TEST(ChatEncoder, RefusesValuesThatTemplatesDoNotHave) {
+  const auto tokenizer = byte_tokenizer();
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        encoder(tokenizer, kChatMl)
+            .encode(read_line(
+                R"({"messages": [{"role": "user", "content": "a", "n": 18446744073709551615}]})"));
+      }),
+      HasSubstr("\"n\" of a message: 18446744073709551615 has more than 64 bits"));
+}
+
+// "weight": 0 and its like, with what a template marks and without.
+TEST(ChatEncoder, AMessageMaySayThatItIsNotTrained) {
+  const auto tokenizer = byte_tokenizer();
+  const auto trained = [&](std::string_view source, std::string_view line,
+                           ChatLoss loss = ChatLoss::kAssistant) {
+    return runs(encoder(tokenizer, source, loss).encode(read_line(line)));
   };
-  for (const auto& [line, message] : cases) {
-    EXPECT_EQ(refusal(line), fmt::format("f.jsonl:7: {}", message));
+  const auto line = [](std::string_view of_first, std::string_view of_second = "") {
+    return fmt::format(R"({{"messages": [{{"role": "user", "content": "q"}},
+        {{"role": "assistant", "content": "wrong"{}}}, {{"role": "user", "content": "no"}},
+        {{"role": "assistant", "content": "right"{}}}]}})",
+                       of_first, of_second);
+  };
+  for (const std::string_view source : {kChatMl, kPlainChatMl}) {
+    const auto both = trained(source, line(""));
+    ASSERT_EQ(both.size(), 2U);
+    for (const char* key :
+         {R"(, "weight": 0)", R"(, "weight": 0.0)", R"(, "train": false)", R"(, "train": 0)",
+          R"(, "trainable": false)", R"(, "training": false)", R"(, "loss": false)",
+          R"(, "loss_mask": 0)", R"(, "loss_scale": 0.0)", R"(, "loss_weight": 0)",
+          R"(, "masked": true)", R"(, "weight": 0, "train": false)"}) {
+      EXPECT_THAT(trained(source, line(key)), ElementsAre(both[1])) << key;
+      EXPECT_THAT(trained(source, line("", key)), ElementsAre(both[0])) << key;
+      EXPECT_THAT(trained(source, line(key, key)), IsEmpty()) << key;
+    }
+    for (const char* key : {R"(, "weight": 1)", R"(, "weight": null)", R"(, "train": true)",
+                            R"(, "masked": false)", R"(, "train_detail": [])"}) {
+      EXPECT_EQ(trained(source, line(key, key)), both) << key;
+    }
+    EXPECT_THAT(trained(source, line(R"(, "weight": 0)"), ChatLoss::kLast), ElementsAre(both[1]));
+    EXPECT_THAT(trained(source, line("", R"(, "weight": 0)"), ChatLoss::kLast), IsEmpty());
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { trained(source, line(R"(, "weight": 0)"), ChatLoss::kAll); }),
+        HasSubstr("message 2 has a \"weight\" that says it is not trained, and --sft-loss "
+                  "all trains everything"));
   }
-  ConversationReader reader("f.jsonl");
-  reader.read(R"({"text": "a"})", 1);
-  EXPECT_EQ(error_of<DataError>([&] { reader.read(R"({"prompt": "a", "answer": "b"})", 2); }),
-            "f.jsonl:2: it has instruction and output, and the lines before have text");
+  // A system message of the line moves the numbers.
+  const std::string with_system = R"({"system": "S", )" + line(R"(, "weight": 0)").substr(1);
+  EXPECT_EQ(trained(kChatMl, with_system).size(), 1U);
+  EXPECT_EQ(trained(kChatMl, with_system)[0].first, trained(kChatMl, line(""))[1].first + 11);
+  for (const char* whole : {R"({"weight": 0, )", R"({"train": false, )"}) {
+    EXPECT_THAT(trained(kPlainChatMl, whole + line("").substr(1)), IsEmpty());
+    EXPECT_THAT(trained(kPlainChatMl, std::string(whole) + R"("text": "abc"})"), IsEmpty());
+    EXPECT_THAT(trained(kPlainChatMl, std::string(whole) + R"("prompt": "a", "completion": "b"})"),
+                IsEmpty());
+  }
 }
 
 TEST(TemplateFile, IsTheFirstThatThereIs) {
@@ -227,15 +316,6 @@ TEST(TemplateFile, IsTheFirstThatThereIs) {
   EXPECT_EQ(text(""), "beside");
   put_file(folder / "named", "named");
   EXPECT_EQ(text(folder / "named"), "named");
-}
-
-TEST(Conversations, IncompleteOnesMayBeMarked) {
-  ConversationReader reader("f", {.takes_incomplete = true});
-  const auto is_incomplete = [&](const char* line) { return reader.read(line, 1).is_incomplete; };
-  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "user", "content": "a"}]})"));
-  EXPECT_TRUE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"},
-                                            {"role": "user", "content": "b"}]})"));
-  EXPECT_FALSE(is_incomplete(R"({"messages": [{"role": "assistant", "content": "a"}]})"));
 }
 
 TEST(TemplateFile, DaysAreWrittenInFull) {

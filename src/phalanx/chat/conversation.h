@@ -19,8 +19,15 @@ enum class ConversationKind {
   kConversations,  // conversations: [{"from", "value"}], ShareGPT's
   kCompletion,     // prompt and completion: two texts that are joined, or two lists of messages
   kInstruction,    // instruction (prompt, query, question), output (response, completion, answer),
-                   // and maybe input (context)
+                   // and maybe input (context), history: [[question, answer]]
   kText,           // text
+};
+
+// What a message says of whether it is trained, and with which key.
+struct TrainingWish {
+  std::size_t message = 0;  // from 0 on
+  bool is_trained = true;
+  std::string key = {};
 };
 
 struct Conversation {
@@ -34,6 +41,14 @@ struct Conversation {
   std::size_t trained_from = 0;
   // The last message is not the assistant's (ConversationRules::takes_incomplete).
   bool is_incomplete = false;
+  // Of the messages that say so, in their order.
+  std::vector<TrainingWish> wishes = {};
+  // The line says that nothing of it is trained.
+  bool is_untrained = false;
+  // chat_template_kwargs, variables for the template: a JSON object; empty: none.
+  std::string arguments = {};
+  // Keys of the line that have something in them and decide nothing.
+  std::vector<std::string> unused_keys = {};
 };
 
 struct ConversationRules {
@@ -41,6 +56,8 @@ struct ConversationRules {
   bool needs_answer = true;
   // Of the latter: marks the conversation, instead of refusing it.
   bool takes_incomplete = false;
+  // A text "prompt" is what a user says, and no answer is read.
+  bool takes_questions = false;
 };
 
 // Reads the lines of one file, which must all be of one kind.
@@ -49,8 +66,9 @@ class ConversationReader {
   explicit ConversationReader(std::string file, ConversationRules rules = {})
       : file_(std::move(file)), rules_(rules) {}
 
-  // DataError, naming file, line and key, for what is no conversation; ConfigError for what this
-  // program does not have: tools, contents that are lists.
+  // DataError, naming file, line and key, for what is no conversation or says two things;
+  // ConfigError for what this program does not have: tools, contents that are lists, preferences,
+  // shares of a loss.
   Conversation read(std::string_view line, std::size_t line_number);
 
  private:

@@ -1,15 +1,17 @@
 #include "phalanx/chat/prompt_encoder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "phalanx/chat/end_of_turn.h"
+#include "phalanx/chat/message_keys.h"
+#include "phalanx/chat/unused_keys.h"
+
 namespace phalanx {
 namespace {
-
-// White space of ASCII, which templates trim.
-constexpr std::string_view kBlanks = " \t\n\r\v\f";
 
 // Characters that neither printing nor trimming changes, and that nobody types.
 constexpr std::string_view kMarks = "\x7f\x01\x02\x03\x04\x05\x06\x07";
@@ -34,15 +36,23 @@ std::string with_marks(std::string text, const std::vector<std::size_t>& places,
   return text;
 }
 
-// A character that no message has.
-std::optional<char> free_mark(const std::vector<ChatMessage>& messages) {
-  for (const char mark : kMarks) {
-    const bool is_used = std::ranges::any_of(messages, [&](const ChatMessage& message) {
-      return message.content.find(mark) != std::string::npos;
-    });
-    if (!is_used) return mark;
+// A character that no text has.
+std::optional<char> free_mark(const std::vector<ChatMessage>& messages, std::string arguments) {
+  std::set<char> used;
+  const auto note = [&](std::string_view text) {
+    std::ranges::copy_if(text, std::inserter(used, used.end()),
+                         [](char c) { return kMarks.find(c) != std::string_view::npos; });
+  };
+  const TextVisitor noting{
+      .change_text = [&](std::string_view, const std::string& text) { note(text); },
+      .see_name = [&](std::string_view, std::string_view name) { note(name); }};
+  for (ChatMessage message : messages) {
+    note(message.content);
+    visit_texts(message.fields, noting);
   }
-  return std::nullopt;
+  visit_texts(arguments, noting);
+  const auto found = std::ranges::find_if(kMarks, [&](char mark) { return !used.contains(mark); });
+  return found == kMarks.end() ? std::nullopt : std::optional(*found);
 }
 
 [[noreturn]] void reject(std::string_view written) {
@@ -62,22 +72,23 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, ChatTemplate chat_templ
       places_(tokenizer),
       special_(tokenizer) {}
 
-std::string PromptEncoder::rendered(std::vector<ChatMessage> messages,
-                                    bool add_generation_prompt) const {
-  return template_
-      .render({.messages = std::move(messages),
-               .add_generation_prompt = add_generation_prompt,
-               .special_tokens = settings_.special_tokens,
-               .arguments = settings_.arguments,
-               .date = settings_.date})
-      .text;
+RenderedChat PromptEncoder::rendered(std::vector<ChatMessage> messages,
+                                     const std::string& arguments,
+                                     bool add_generation_prompt) const {
+  return template_.render({.messages = std::move(messages),
+                           .add_generation_prompt = add_generation_prompt,
+                           .special_tokens = settings_.special_tokens,
+                           .arguments = settings_.arguments,
+                           .conversation_arguments = arguments,
+                           .watches_keys = true,
+                           .date = settings_.date});
 }
 
 PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
   std::set<std::size_t> places;
   Marks marks;
-  const std::size_t begin = std::min(content.find_first_not_of(kBlanks), content.size());
-  const std::size_t end = content.find_last_not_of(kBlanks) + 1;
+  const std::size_t begin = std::min(content.find_first_not_of(kTrimmedBlanks), content.size());
+  const std::size_t end = content.find_last_not_of(kTrimmedBlanks) + 1;
   for (const auto& entry : special_.all()) {
     const auto& special = entry.second;
     const auto add = [&](std::size_t place) {
@@ -103,41 +114,55 @@ PromptEncoder::Marks PromptEncoder::marks_of(std::string_view content) const {
 
 // A mark in a message's text keeps it from being a special token, wherever a template puts it. The
 // marks must change nothing else: that is compared.
-ChatPrompt PromptEncoder::encode(const std::vector<ChatMessage>& messages) {
-  ChatPrompt prompt{.text = rendered(messages, true), .ids = {}};
-  const std::optional<char> mark = free_mark(messages);
+ChatPrompt PromptEncoder::encode(const std::vector<ChatMessage>& messages,
+                                 const std::string& arguments) {
+  RenderedChat plain = rendered(messages, arguments, true);
+  ChatPrompt prompt{.text = std::move(plain.text), .ids = {}, .keys = template_keys(plain)};
+  const std::optional<char> mark = free_mark(messages, arguments);
   std::string_view written;
   // What the model said may have to be seen by the template as it is: thoughts, which are cut out.
   for (const bool with_answers : {true, false}) {
     std::vector<ChatMessage> marked = messages;
+    std::string marked_arguments = arguments;
     written = {};
-    for (ChatMessage& message : marked) {
-      if (!with_answers && message.role == "assistant") continue;
-      const Marks marks = marks_of(message.content);
-      if (marks.places.empty()) continue;
+    const auto add_marks = [&](std::string_view, std::string& text) {
+      const Marks marks = marks_of(text);
+      if (marks.places.empty()) return;
       written = marks.written;
       if (!mark) reject(written);
-      message.content = with_marks(std::move(message.content), marks.places, *mark);
+      text = with_marks(std::move(text), marks.places, *mark);
+    };
+    const TextVisitor marking{.change_text = add_marks,
+                              .see_name = [&](std::string_view, std::string_view name) {
+                                if (special_.may_occur_in(name)) reject(name);
+                              }};
+    for (ChatMessage& message : marked) {
+      if (!with_answers && message.role == "assistant") continue;
+      add_marks({}, message.content);
+      visit_texts(message.fields, marking);
     }
+    visit_texts(marked_arguments, marking);
     if (written.empty()) {
       prompt.ids = tokenizer_.encode(prompt.text, {.parse_special = true});
       return prompt;
     }
     std::optional<std::string> text;
     try {
-      text = rendered(std::move(marked), true);
+      text = rendered(std::move(marked), marked_arguments, true).text;
     } catch (const Error&) {
       continue;
     }
-    if (without(*text, *mark) == prompt.text) return encode_marked(*text, *mark, written);
+    if (without(*text, *mark) != prompt.text) continue;
+    prompt.ids = encode_marked(*text, *mark, written);
+    return prompt;
   }
   reject(written);
 }
 
 // Between special tokens, which are the template's, texts with marks are encoded anew without them.
-ChatPrompt PromptEncoder::encode_marked(const std::string& marked, char mark,
-                                        std::string_view written) {
-  ChatPrompt prompt{.text = without(marked, mark), .ids = {}};
+std::vector<std::int32_t> PromptEncoder::encode_marked(const std::string& marked, char mark,
+                                                       std::string_view written) {
+  std::vector<std::int32_t> encoded;
   const auto ids = tokenizer_.encode(marked, {.parse_special = true});
   std::vector<TokenPlace> places;
   try {
@@ -149,7 +174,7 @@ ChatPrompt PromptEncoder::encode_marked(const std::string& marked, char mark,
     std::size_t last = first;
     while (last < ids.size() && !special_.has(ids[last])) ++last;
     if (last == first) {
-      prompt.ids.push_back(ids[first++]);
+      encoded.push_back(ids[first++]);
       continue;
     }
     const std::vector<std::int32_t> run(ids.begin() + static_cast<std::ptrdiff_t>(first),
@@ -160,26 +185,14 @@ ChatPrompt PromptEncoder::encode_marked(const std::string& marked, char mark,
     // Alone it must have the tokens that it has where it stands.
     if (has_mark && tokenizer_.encode(text) != run) reject(written);
     const auto plain = has_mark ? tokenizer_.encode(without(std::move(text), mark)) : run;
-    prompt.ids.insert(prompt.ids.end(), plain.begin(), plain.end());
+    encoded.insert(encoded.end(), plain.begin(), plain.end());
     first = last;
   }
-  return prompt;
+  return encoded;
 }
 
 std::int32_t PromptEncoder::end_of_turn() const {
-  constexpr std::string_view kAnswer = "Quokka";
-  std::string text;
-  try {
-    text = rendered({{"user", "Which animal?"}, {"assistant", std::string(kAnswer)}}, false);
-  } catch (const DataError&) {
-    return -1;
-  }
-  const std::size_t found = text.rfind(kAnswer);
-  if (found == std::string::npos) return -1;
-  const std::size_t behind = text.find_first_not_of(kBlanks, found + kAnswer.size());
-  if (behind == std::string::npos) return -1;
-  const auto ids = tokenizer_.encode(text.substr(behind), {.parse_special = true});
-  return !ids.empty() && special_.has(ids.front()) ? ids.front() : -1;
+  return phalanx::end_of_turn(tokenizer_, template_, settings_);
 }
 
 }  // namespace phalanx

@@ -15,6 +15,8 @@ namespace phalanx {
 struct ChatPrompt {
   std::string text;
   std::vector<std::int32_t> ids;
+  // As EncodedChat::keys, of what the template is given.
+  std::vector<KeyUse> keys = {};
 };
 
 // Not for several threads at once, as TokenPlaces.
@@ -23,13 +25,12 @@ class PromptEncoder {
   // `tokenizer` must live as long. Of the settings `loss` is not read.
   PromptEncoder(const Tokenizer& tokenizer, ChatTemplate chat_template, ChatSettings settings);
 
-  // The messages and the beginning of an answer. Errors as ChatTemplate::render; DataError, with
-  // the text, where a message has the text of a special token and the template or the tokenizer
-  // does not let see which part of the prompt is the message's.
-  ChatPrompt encode(const std::vector<ChatMessage>& messages);
+  // The messages and the beginning of an answer. `arguments` are Conversation::arguments. Errors as
+  // ChatTemplate::render; DataError, with the text, where a message has the text of a special token
+  // and the template or the tokenizer does not let see which part of the prompt is the message's.
+  ChatPrompt encode(const std::vector<ChatMessage>& messages, const std::string& arguments = {});
 
-  // The special token that the template writes behind an answer; -1 where it writes none, or does
-  // not take a conversation of a question and an answer.
+  // As the function of this name.
   std::int32_t end_of_turn() const;
 
  private:
@@ -39,9 +40,11 @@ class PromptEncoder {
     std::string_view written;         // one such text
   };
 
-  std::string rendered(std::vector<ChatMessage> messages, bool add_generation_prompt) const;
+  RenderedChat rendered(std::vector<ChatMessage> messages, const std::string& arguments,
+                        bool add_generation_prompt) const;
   Marks marks_of(std::string_view content) const;
-  ChatPrompt encode_marked(const std::string& marked, char mark, std::string_view written);
+  std::vector<std::int32_t> encode_marked(const std::string& marked, char mark,
+                                          std::string_view written);
 
   const Tokenizer& tokenizer_;
   ChatTemplate template_;

@@ -1,5 +1,6 @@
 #include "phalanx/chat/prompt_encoder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +54,32 @@ TEST_F(PromptEncoderTest, EndsWhereAnAnswerBegins) {
             "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n"
             "<|im_start|>assistant\n");
   EXPECT_EQ(prompt.ids, tokenizer_.encode(prompt.text, {.parse_special = true}));
+}
+
+// Neither what stands beside the content, wherever it is.
+TEST_F(PromptEncoderTest, OtherKeysHaveNoSpecialTokens) {
+  constexpr std::string_view kNamed =
+      "{% for m in messages %}{{ m.name }}{{ m.x.y[0] if m.x }}:{{ m.content }}<|im_end|>"
+      "{% endfor %}{{ extra }}";
+  const auto message = [](std::string_view fields) {
+    return ChatMessage{"user", "a",
+                       fmt::format(R"({{"role": null, "content": null, {}}})", fields)};
+  };
+  const ChatPrompt named =
+      encode(kNamed, {message(R"("name": "<|im_end|>", "x": {"y": ["</s>", 1]})")});
+  EXPECT_EQ(named.text, "<|im_end|></s>:a<|im_end|>");
+  EXPECT_EQ(named.ids, joined({bytes("<|im_end|></s>:a"), {kEnd}}));
+  // The other half of a text may be the template's.
+  EXPECT_EQ(encode("{% for m in messages %}{{ m.name }}im_end|>{% endfor %}",
+                   {message(R"("name": "<|")")})
+                .ids,
+            bytes("<|im_end|>"));
+  PromptEncoder with_arguments = encoder(kNamed);
+  EXPECT_EQ(with_arguments.encode({{"user", "a"}}, R"({"extra": "</s>"})").ids,
+            joined({bytes(":a"), {kEnd}, bytes("</s>")}));
+  EXPECT_THAT(error_of<DataError>(
+                  [&] { encode("{{ messages[0] | tojson }}", {message(R"("<|im_end|>": 1)")}); }),
+              HasSubstr("a message has the text '<|im_end|>'"));
 }
 
 TEST_F(PromptEncoderTest, AMessageHasNoSpecialTokens) {

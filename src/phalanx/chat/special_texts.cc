@@ -22,6 +22,11 @@ bool is_special(const Tokenizer& tokenizer, std::int32_t id, const std::string& 
 
 }  // namespace
 
+bool is_special_token(const Tokenizer& tokenizer, std::int32_t id) {
+  const std::string text = tokenizer.piece(id);
+  return !text.empty() && is_special(tokenizer, id, text);
+}
+
 SpecialTexts::SpecialTexts(const Tokenizer& tokenizer) {
   for (std::int64_t i = 0; i < tokenizer.vocab_size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);

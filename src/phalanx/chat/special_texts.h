@@ -12,6 +12,12 @@
 
 namespace phalanx {
 
+// White space of ASCII, which templates trim.
+inline constexpr std::string_view kTrimmedBlanks = " \t\n\r\v\f";
+
+// Whether its text is this token where special tokens are parsed, and there alone.
+bool is_special_token(const Tokenizer& tokenizer, std::int32_t id);
+
 class SpecialTexts {
  public:
   // Looks at every id: some tenths of a second for 100,000 ids.

@@ -8,6 +8,8 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
+#include "phalanx/chat/unused_keys.h"
+#include "phalanx/chat_data/answer_ends.h"
 #include "phalanx/data/numpy_random.h"
 
 namespace phalanx {
@@ -26,6 +28,7 @@ void tell_file(const ConversationTokens& file) {
     log_warning("{}: {} conversations are left out: their last message is not the assistant's",
                 file.file(), format_count(counts.incomplete));
   }
+  warn_of_unused_keys(file.file(), file.unused_keys());
 }
 
 void tell_choice(std::string_view file, SplitKind kind, const ChoiceCounts& counts,
@@ -79,6 +82,7 @@ DataSources::OpenedData ChatSources::open(const std::string& path, const SourceR
     if (!options_.samples.is_quiet) {
       tell_choice(file->file(), kind, counts, options_.samples.sequence_length);
     }
+    if (kind == SplitKind::kTrain && counts.conversations > 0) tell_ends(*chosen);
     if (counts.conversations == 0) {
       throw ConfigError(
           "none of these conversations is left: {} are longer than --seq-length {}, {} have no "
@@ -92,6 +96,14 @@ DataSources::OpenedData ChatSources::open(const std::string& path, const SourceR
     return packed_source(of_part, std::move(chosen), {0, sequences}, samples);
   };
   return {.elements = file->size(), .samples_of = samples_of};
+}
+
+void ChatSources::tell_ends(const ChosenConversations& chosen) {
+  if (options_.samples.is_quiet || has_told_ends_) return;
+  const std::string fault = fault_of_answer_ends(chosen, tokenizer_, options_.conversations);
+  if (fault.empty()) return;
+  log_warning("{}: {}", chosen.name(), fault);
+  has_told_ends_ = true;
 }
 
 std::shared_ptr<const SampleSource> ChatSources::make_mock(const SourceRequest& /*request*/) {

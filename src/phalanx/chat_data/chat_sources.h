@@ -42,10 +42,13 @@ class ChatSources final : public DataSources {
  private:
   std::string_view element_name() const override { return "conversations"; }
   OpenedData open(const std::string& path, const SourceRequest& request) override;
+  // Warns once where no trained token ends an answer.
+  void tell_ends(const ChosenConversations& chosen);
 
   const Tokenizer& tokenizer_;
   ChatSourceOptions options_;
   std::map<std::string, std::shared_ptr<const ConversationTokens>> files_;
+  bool has_told_ends_ = false;
 };
 
 }  // namespace phalanx

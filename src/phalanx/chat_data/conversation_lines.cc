@@ -94,11 +94,11 @@ void ConversationLines::add_line(std::string_view line, std::int64_t number, Cha
   }
   const auto place = [&] { return fmt::format("{}:{}", file_, number); };
   if (!options_.parses_special_tokens) {
-    if (const auto found = encoder.message_with_special_token(conversation, special_texts_)) {
+    if (const auto found = encoder.place_of_special_token(conversation, special_texts_)) {
       throw DataError(
-          "{}: message {} has the text of a special token in it, with which a message could end "
+          "{}: {} has the text of a special token in it, with which a message could end "
           "its turn: take it out, or give --sft-special-tokens-in-content parse",
-          place(), *found + 1);
+          place(), *found);
     }
   }
   EncodedChat encoded;
@@ -115,6 +115,7 @@ void ConversationLines::add_line(std::string_view line, std::int64_t number, Cha
         "needs only the last answer, all none",
         place(), name_of(options_.settings.loss), encoded.why);
   }
+  to.keys.add(encoded.keys);
   to.conversations.push_back({.line = number, .tokens = encoded.ids.size()});
   to.ids.insert(to.ids.end(), encoded.ids.begin(), encoded.ids.end());
   to.trained.insert(to.trained.end(), encoded.mask->begin(), encoded.mask->end());

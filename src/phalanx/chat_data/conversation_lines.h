@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phalanx/base/mapped_file.h"
+#include "phalanx/chat/unused_keys.h"
 #include "phalanx/chat_data/conversation_tokens.h"
 
 namespace phalanx {
@@ -25,6 +26,7 @@ struct EncodedLines {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> trained;
   std::int64_t incomplete = 0;  // lines that are left out
+  KeyUses keys;
 };
 
 class ConversationLines {

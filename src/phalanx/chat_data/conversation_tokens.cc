@@ -18,9 +18,14 @@ namespace phalanx {
 namespace {
 
 // A block: of every conversation ids (4 bytes each), mask (a byte each) and up to 3 bytes that make
-// the next one begin at a multiple of 4; then the entries, then the counts.
+// the next one begin at a multiple of 4; then the entries, the unused keys as text, the tail.
 constexpr std::int64_t kIdBytes = 4;
 constexpr std::int64_t kTokenBytes = kIdBytes + 1;
+
+struct Tail {
+  std::int64_t unused_bytes = 0;  // of the text
+  ConversationCounts counts;
+};
 
 class BlockBuilder {
  public:
@@ -47,7 +52,8 @@ class BlockBuilder {
       bytes.resize(static_cast<std::size_t>(round_up(std::ssize(bytes), kIdBytes)));
       count(entries_.back());
     }
-    counts_.incomplete += lines.incomplete;
+    tail_.counts.incomplete += lines.incomplete;
+    keys_.add(lines.keys);
     block_.append(bytes);
   }
 
@@ -58,27 +64,32 @@ class BlockBuilder {
         static_cast<std::size_t>(round_up(block_.size(), kNumber) - block_.size()));
     block_.append(gap);
     block_.append(std::as_bytes(std::span(entries_)));
-    block_.append(std::as_bytes(std::span(&counts_, 1)));
+    const std::string unused = keys_.unused();
+    tail_.unused_bytes = std::ssize(unused);
+    block_.append(std::as_bytes(std::span(unused)));
+    block_.append(std::as_bytes(std::span(&tail_, 1)));
     return block_.finish();
   }
 
  private:
   void count(const ConversationEntry& entry) {
-    ++counts_.conversations;
-    counts_.tokens += entry.tokens;
-    counts_.trained_labels += entry.trained_labels;
-    counts_.longest = std::max(counts_.longest, entry.tokens);
+    ConversationCounts& counts = tail_.counts;
+    ++counts.conversations;
+    counts.tokens += entry.tokens;
+    counts.trained_labels += entry.trained_labels;
+    counts.longest = std::max(counts.longest, entry.tokens);
   }
 
   GrowingBlock block_;
   std::vector<ConversationEntry> entries_;
-  ConversationCounts counts_;
+  Tail tail_;
+  KeyUses keys_;
 };
 
 // Everything that decides the block.
 std::string describe(const FileDigest& file, const ConversationOptions& options) {
   std::string text = fmt::format(
-      "conversations as token ids, version 1\nfile: {} bytes with xxh3 {}\nxxh3 of the template: "
+      "conversations as token ids, version 2\nfile: {} bytes with xxh3 {}\nxxh3 of the template: "
       "{}\ntokenizer: {}\narguments: {}\ndate: {}\nloss: {}\nspecial tokens in messages: "
       "{}\nincomplete conversations: {}\n",
       file.bytes, digest_to_text(file.xxh3), digest_to_text(xxh3(options.chat_template.text)),
@@ -130,18 +141,22 @@ std::shared_ptr<const ConversationTokens> ConversationTokens::read(
 
 ConversationTokens::ConversationTokens(std::string file, IndexBlock block)
     : file_(std::move(file)), block_(std::move(block)) {
-  constexpr std::int64_t kCounts = sizeof(ConversationCounts);
+  constexpr std::int64_t kTail = sizeof(Tail);
   const std::int64_t bytes = std::ssize(block_.bytes);
   const auto refuse = [&] [[noreturn]] {
     throw DataError("{}: these are no ids of conversations; delete the file, and it is made anew",
                     block_.file);
   };
-  if (bytes < kCounts) refuse();
-  counts_ = load<ConversationCounts>(block_.bytes, bytes - kCounts);
+  if (bytes < kTail) refuse();
+  const Tail tail = load<Tail>(block_.bytes, bytes - kTail);
+  counts_ = tail.counts;
   if (counts_.conversations < 0 || counts_.conversations > bytes) refuse();
-  entries_ = bytes - kCounts -
-             counts_.conversations * static_cast<std::int64_t>(sizeof(ConversationEntry));
+  if (tail.unused_bytes < 0 || tail.unused_bytes > bytes - kTail) refuse();
+  const std::int64_t text = bytes - kTail - tail.unused_bytes;
+  entries_ = text - counts_.conversations * static_cast<std::int64_t>(sizeof(ConversationEntry));
   if (entries_ < 0) refuse();
+  unused_keys_.assign(reinterpret_cast<const char*>(block_.bytes.data()) + text,
+                      static_cast<std::size_t>(tail.unused_bytes));
 }
 
 ConversationEntry ConversationTokens::entry(std::int64_t conversation) const {

@@ -59,6 +59,8 @@ class ConversationTokens {
 
   const std::string& file() const { return file_; }
   const ConversationCounts& counts() const { return counts_; }
+  // As KeyUses::unused().
+  const std::string& unused_keys() const { return unused_keys_; }
   std::int64_t size() const { return counts_.conversations; }
   ConversationEntry entry(std::int64_t conversation) const;
   // Ids [offset, offset + out.size()) of a conversation.
@@ -73,6 +75,7 @@ class ConversationTokens {
   IndexBlock block_;
   std::int64_t entries_ = 0;  // where they begin
   ConversationCounts counts_;
+  std::string unused_keys_;
 };
 
 }  // namespace phalanx

@@ -95,6 +95,37 @@ TEST_F(ConversationTest, ACacheKeepsWhatEverythingDecides) {
   EXPECT_EQ(files(), 6);
 }
 
+// Once for the file, whoever reads a line, and from the cache as from the file.
+TEST_F(ConversationTest, KeysThatChangeNothingAreCounted) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 2000; ++i) {
+    lines.push_back(fmt::format(
+        R"({{"id": {}, "messages": [{{"role": "user", "content": "{}", "name": "n"}},
+            {{"role": "assistant", "content": "b", "weight": {}, "thought": "{}"}}]}})",
+        i, std::string(200, 'a'), i % 2, i % 3 == 0 ? "t" : ""));
+  }
+  const std::string file = write("c.jsonl", lines);
+  const IndexCache cache(directory_ / "cache");
+  for (int i = 0; i < 2; ++i) {
+    const auto all = read(file, options(), &cache);
+    EXPECT_EQ(all->unused_keys(),
+              R"("id" (2,000), "name" of messages (2,000), "thought" of messages (667))");
+    EXPECT_EQ(all->entry(0).trained_labels, 0);
+    EXPECT_EQ(all->entry(1).trained_labels, 2);
+    EXPECT_EQ(all->size(), 2000);
+  }
+  // A template that reads a key of one line alone uses it.
+  const auto read_once = read(
+      file, options("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}"
+                    "{% generation %}{{ m.content }}{{ m.thought if m.weight }}{% endgeneration %}"
+                    "{% endif %}{% endfor %}"));
+  EXPECT_EQ(read_once->unused_keys(), R"("id" (2,000), "name" of messages (2,000))");
+  ConversationOptions with_arguments = options();
+  with_arguments.settings.arguments = R"({"thinks": true})";
+  EXPECT_EQ(read(write("d.jsonl", {line("a", "b")}), with_arguments)->unused_keys(),
+            R"("thinks" of --chat-template-args (1))");
+}
+
 // Of all faults the first one in the file is told, whichever thread meets one first.
 TEST_F(ConversationTest, FaultsNameTheFirstBadLine) {
   const auto error = [&](const std::vector<std::string>& lines,
@@ -107,6 +138,12 @@ TEST_F(ConversationTest, FaultsNameTheFirstBadLine) {
   EXPECT_THAT(error({line("a", "b"), line("a<|im_end|>", "b")}),
               AllOf(HasSubstr("c.jsonl:2: message 1 has the text of a special token"),
                     HasSubstr("--sft-special-tokens-in-content parse")));
+  EXPECT_THAT(error({line("a", "b"), R"({"messages": [{"role": "user", "content": "a"},
+                  {"role": "assistant", "content": "b", "thought": ["<|im_end|>"]}]})"}),
+              HasSubstr("c.jsonl:2: message 2: \"thought\" has the text of a special token"));
+  EXPECT_THAT(error({line("a", "b"), R"({"messages": [{"role": "user", "content": "a"},
+                  {"role": "assistant", "content": "b", "weight": 0.5}]})"}),
+              HasSubstr("c.jsonl:2: message 2: \"weight\" is 0.5"));
   EXPECT_THAT(error({line("a", "b"), R"({"messages": [{"role": "user", "content": "a"}]})"}),
               HasSubstr("c.jsonl:2: no message is an assistant's"));
   EXPECT_THAT(error({line("a", "b"), line("c", "d")},

@@ -228,10 +228,11 @@ bool equal(Context& context, const Value& left, const Value& right) {
            std::ranges::equal(list->items, other->items, same);
   }
   if (const Dict* dict = left.dict()) {
-    const Dict* other = right.dict();
-    if (dict->entries.size() != other->entries.size()) return false;
-    return std::ranges::all_of(dict->entries, [&](const auto& entry) {
-      return std::ranges::any_of(other->entries, [&](const auto& candidate) {
+    const Dict::Entries& entries = dict->entries();
+    const Dict::Entries& others = right.dict()->entries();
+    if (entries.size() != others.size()) return false;
+    return std::ranges::all_of(entries, [&](const auto& entry) {
+      return std::ranges::any_of(others, [&](const auto& candidate) {
         return same(entry.first, candidate.first) && same(entry.second, candidate.second);
       });
     });
@@ -268,6 +269,10 @@ bool contains(Context& context, const Value& container, const Value& value) {
     const std::string& part = text_of(context, "what is sought in a text", value);
     context.charge(text->bytes.size());
     return text->bytes.find(part) != std::string::npos;
+  }
+  if (const Dict* dict = container.dict()) {
+    context.charge(dict->size() * sizeof(Value));
+    return dict->find_if([&](const Value& key) { return equal(context, key, value); }) != nullptr;
   }
   if (!is_iterable(container)) fail_operands(context, "in", value, container);
   const auto items = items_of(context, container);

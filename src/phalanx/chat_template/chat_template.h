@@ -40,6 +40,9 @@ class TemplateRaised : public DataError {
 struct ChatMessage {
   std::string role;
   std::string content;
+  // All keys of the message in their order, as a JSON object; what it has for role and content
+  // counts for nothing. Empty: the message has these two alone, in this order.
+  std::string fields = {};
 };
 
 // What a template may ask for. tools and documents are none.
@@ -50,6 +53,10 @@ struct TemplateVariables {
   std::vector<std::pair<std::string, std::string>> special_tokens = {};
   // A JSON object of further variables, which win over all others; empty: none.
   std::string arguments = {};
+  // The same, of the conversation. ConfigError where both have a name, with other values.
+  std::string conversation_arguments = {};
+  // Whether RenderedChat says which keys and arguments the template has looked at.
+  bool watches_keys = false;
   // The day for strftime_now; without one a template that asks for it is refused.
   std::optional<std::chrono::year_month_day> date = {};
 };
@@ -61,10 +68,19 @@ struct TextSpan {
   bool operator==(const TextSpan&) const = default;
 };
 
+struct KeyUse {
+  std::string name;
+  bool is_read = false;
+};
+
 struct RenderedChat {
   std::string text;
   // What stood in {% generation %}, in order, apart from each other, empty ones included.
-  std::vector<TextSpan> generation;
+  std::vector<TextSpan> generation = {};
+  // Of messages, all but role and content and what is empty: whether the template has looked at it.
+  std::vector<KeyUse> message_keys = {};
+  std::vector<KeyUse> arguments = {};
+  std::vector<KeyUse> conversation_arguments = {};
 };
 
 class ChatTemplate {

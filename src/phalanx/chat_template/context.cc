@@ -27,7 +27,7 @@ Value Context::dict(std::vector<std::pair<Value, Value>> entries) {
     depth = std::max({depth, key.depth() + 1, value.depth() + 1});
   }
   if (depth > kMostContainers) fail("dicts are nested more than {} deep", kMostContainers);
-  return Value(std::make_shared<const Dict>(Dict{std::move(entries), depth}));
+  return Value(std::make_shared<const Dict>(Dict(std::move(entries), depth)));
 }
 
 void Context::set(std::vector<std::pair<Value, Value>>& entries, const Value& key, Value value) {

@@ -19,9 +19,17 @@ Value Rendering::evaluate(const Expression& expression, const Scope& scope) {
 
 Value Rendering::look_up(std::string_view name, const Scope& scope) {
   context_.step();
-  if (const Value* found = scope.find(name)) return *found;
+  if (const Value* found = scope.find(name)) {
+    if (watches_arguments_) note_argument(name, *found);
+    return *found;
+  }
   if (Value function = find_function(name); !function.is_none()) return function;
   return undefined_value(fmt::format("'{}'", name));
+}
+
+// Another value of the name may stand before the argument's.
+void Rendering::note_argument(std::string_view name, const Value& found) {
+  if (variables_.find(name) == &found) read_arguments_.emplace(name);
 }
 
 Value Rendering::evaluate_parts(const Expression& expression, const Scope& scope) {

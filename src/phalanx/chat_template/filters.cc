@@ -36,7 +36,7 @@ Value length(Context& context, const Value& value, const Arguments& arguments) {
              list != nullptr && list->kind != List::Kind::kGenerator) {
     count = list->items.size();
   } else if (const Dict* dict = value.dict()) {
-    count = dict->entries.size();
+    count = dict->entries().size();
   } else if (!value.is_undefined()) {
     context.fail("{} has no length", list != nullptr ? "a generator" : value.kind());
   }
@@ -149,7 +149,7 @@ Value items(Context& context, const Value& value, const Arguments& arguments) {
   bound(context, "items", arguments, {});
   std::vector<Value> pairs;
   if (const Dict* dict = value.dict()) {
-    for (const auto& [key, item] : dict->entries) {
+    for (const auto& [key, item] : dict->entries()) {
       pairs.push_back(context.list({key, item}, List::Kind::kTuple));
     }
   } else if (!value.is_undefined()) {
@@ -264,7 +264,7 @@ Value dictsort(Context& context, const Value& value, const Arguments& arguments)
     Value pair;
   };
   std::vector<Entry> entries;
-  for (const auto& [key, item] : dict->entries) {
+  for (const auto& [key, item] : dict->entries()) {
     Value sorted_by = by == "key" ? key : item;
     if (ignores_case && sorted_by.text() != nullptr) {
       sorted_by = cased(context, sorted_by, Casing::kLower, "dictsort, which ignores case,");

@@ -20,8 +20,8 @@ std::vector<std::pair<Value, Value>> entries_of(Context& context, std::string_vi
   if (arguments.positional.size() > 1) context.fail("{} takes one dict", what);
   for (const Value& from : arguments.positional) {
     if (const Dict* dict = from.dict()) {
-      context.charge(dict->entries.size() * sizeof(Value));
-      entries = dict->entries;
+      context.charge(dict->size() * sizeof(Value));
+      entries = dict->entries();
       continue;
     }
     for (const Value& pair : items_of(context, from)) {

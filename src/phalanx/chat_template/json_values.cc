@@ -71,7 +71,7 @@ class Writer {
 
   void append_dict(const Dict& dict, std::size_t level) {
     std::vector<const std::pair<Value, Value>*> entries;
-    for (const auto& entry : dict.entries) entries.push_back(&entry);
+    for (const auto& entry : dict.entries()) entries.push_back(&entry);
     context_.charge(entries.size() * sizeof(Value));
     if (style_.sort_keys) {
       std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) {
@@ -145,7 +145,11 @@ std::vector<std::pair<std::string, Value>> members_of_json(Context& context, std
   if (!parsed.is_object()) throw ConfigError("{}: it is no JSON object", what);
   std::vector<std::pair<std::string, Value>> members;
   for (const auto& [key, item] : parsed.items()) {
-    members.emplace_back(key, value_of(context, item, 1, what));
+    try {
+      members.emplace_back(key, value_of(context, item, 1, what));
+    } catch (const ConfigError& error) {
+      throw ConfigError("\"{}\" of {}", key, error.what());
+    }
   }
   return members;
 }

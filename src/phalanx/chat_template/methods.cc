@@ -79,17 +79,16 @@ Value cased(Context& context, const Value& object, const Arguments& arguments) {
 
 Value get(Context& context, const Value& object, const Arguments& arguments) {
   const auto given = bound(context, "get", arguments, {"key", "default"}, 1);
-  const auto& entries = object.dict()->entries;
-  const auto found = std::ranges::find_if(
-      entries, [&](const auto& entry) { return equal(context, entry.first, *given[0]); });
-  if (found != entries.end()) return found->second;
+  const Value* found =
+      object.dict()->find_if([&](const Value& key) { return equal(context, key, *given[0]); });
+  if (found != nullptr) return *found;
   return given[1] ? *given[1] : Value();
 }
 
 Value items(Context& context, const Value& object, const Arguments& arguments) {
   bound(context, "items", arguments, {});
   std::vector<Value> pairs;
-  for (const auto& [key, item] : object.dict()->entries) {
+  for (const auto& [key, item] : object.dict()->entries()) {
     pairs.push_back(context.list({key, item}, List::Kind::kTuple));
   }
   return context.list(std::move(pairs), List::Kind::kView);
@@ -103,7 +102,7 @@ Value keys(Context& context, const Value& object, const Arguments& arguments) {
 Value values(Context& context, const Value& object, const Arguments& arguments) {
   bound(context, "values", arguments, {});
   std::vector<Value> out;
-  for (const auto& [key, item] : object.dict()->entries) out.push_back(item);
+  for (const auto& [key, item] : object.dict()->entries()) out.push_back(item);
   return context.list(std::move(out), List::Kind::kView);
 }
 

@@ -35,7 +35,7 @@ void append_list(Context& context, const List& list, std::string& out) {
 void append_dict(Context& context, const Dict& dict, std::string& out) {
   out += '{';
   const char* between = "";
-  for (const auto& [key, item] : dict.entries) {
+  for (const auto& [key, item] : dict.entries()) {
     out += between;
     append_repr_of(context, key, out);
     out += ": ";
@@ -172,8 +172,8 @@ std::vector<Value> items_of(Context& context, const Value& what) {
                  list->items.end());
     if (is_read_once) list->taken = list->items.size();
   } else if (const Dict* dict = what.dict()) {
-    context.charge(dict->entries.size() * sizeof(Value));
-    for (const auto& [key, value] : dict->entries) items.push_back(key);
+    context.charge(dict->size() * sizeof(Value));
+    for (const auto& [key, value] : dict->entries()) items.push_back(key);
   } else if (const Text* text = what.text()) {
     std::string_view rest = text->bytes;
     context.charge(rest.size());
@@ -198,7 +198,7 @@ Value attribute_of(Context& context, const Value& object, std::string_view name)
   }
   const Dict* dict = object.dict();
   if (dict != nullptr && !has_python_attribute(object, name)) {
-    context.charge(dict->entries.size());
+    context.charge(dict->size());
     if (const Value* found = dict->find(name)) return *found;
   }
   return python_attribute_or_absent(object, name, text_value(std::string(name)));
@@ -208,10 +208,10 @@ Value item_of(Context& context, const Value& object, const Value& key) {
   if (object.is_undefined()) fail_undefined(context, object);
   const Text* name = key.text();
   if (const Dict* dict = object.dict()) {
-    context.charge(dict->entries.size());
-    const auto found = std::ranges::find_if(
-        dict->entries, [&](const auto& entry) { return equal(context, entry.first, key); });
-    if (found != dict->entries.end()) return found->second;
+    context.charge(dict->size());
+    const Value* found =
+        dict->find_if([&](const Value& there) { return equal(context, there, key); });
+    if (found != nullptr) return *found;
   } else if (const auto index = whole_number(key)) {
     if (const List* list = object.list(); list != nullptr && list->has_places()) {
       if (const auto place = place_in(*index, list->items.size())) return list->items[*place];

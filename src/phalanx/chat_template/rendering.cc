@@ -8,6 +8,12 @@
 #include "phalanx/chat_template/operations.h"
 
 namespace phalanx::jinja {
+namespace {
+
+constexpr std::string_view kArgumentsFlag = "--chat-template-args";
+constexpr std::string_view kConversationArguments = "chat_template_kwargs";
+
+}  // namespace
 
 const Value* Scope::find(std::string_view name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->around) {
@@ -59,18 +65,20 @@ Rendering::OwnScope::~OwnScope() {
 }
 
 Rendering::Rendering(const Program& program, const TemplateVariables& variables)
-    : program_(program), context_(program.place, variables.date), out_(&rendered_.text) {
+    : program_(program),
+      context_(program.place, variables.date),
+      watches_keys_(variables.watches_keys),
+      out_(&rendered_.text) {
   set_variables(variables);
 }
 
 void Rendering::set_variables(const TemplateVariables& variables) {
   std::vector<Value> messages;
-  const Value role = text_value("role");
-  const Value content = text_value("content");
   for (const ChatMessage& message : variables.messages) {
-    // What the conversation itself has in it is free.
-    messages.push_back(
-        context_.dict({{role, text_value(message.role)}, {content, text_value(message.content)}}));
+    messages.push_back(message_value(message));
+    if (!watches_keys_ || message.fields.empty()) continue;
+    messages.back().dict()->watch();
+    watched_messages_.push_back(messages.back());
   }
   variables_.set("messages", context_.list(std::move(messages)));
   variables_.set("add_generation_prompt", Value(variables.add_generation_prompt));
@@ -79,9 +87,64 @@ void Rendering::set_variables(const TemplateVariables& variables) {
   for (const auto& [name, text] : variables.special_tokens) {
     variables_.set(name, text_value(text));
   }
-  if (variables.arguments.empty()) return;
-  arguments_ = members_of_json(context_, variables.arguments, "--chat-template-args");
+  set_arguments(variables);
+}
+
+// What the conversation itself has in it is free.
+Value Rendering::message_value(const ChatMessage& message) {
+  const Value role = text_value("role");
+  const Value content = text_value("content");
+  if (message.fields.empty()) {
+    return context_.dict(
+        {{role, text_value(message.role)}, {content, text_value(message.content)}});
+  }
+  Dict::Entries entries;
+  for (auto& [key, value] : members_of_json(context_, message.fields, "a message")) {
+    if (key == "role") {
+      entries.emplace_back(role, text_value(message.role));
+    } else if (key == "content") {
+      entries.emplace_back(content, text_value(message.content));
+    } else {
+      entries.emplace_back(text_value(std::move(key)), std::move(value));
+    }
+  }
+  return context_.dict(std::move(entries));
+}
+
+void Rendering::set_arguments(const TemplateVariables& variables) {
+  if (!variables.arguments.empty()) {
+    arguments_ = members_of_json(context_, variables.arguments, kArgumentsFlag);
+  }
+  if (!variables.conversation_arguments.empty()) {
+    conversation_arguments_ =
+        members_of_json(context_, variables.conversation_arguments, kConversationArguments);
+  }
+  watches_arguments_ = watches_keys_ && (!arguments_.empty() || !conversation_arguments_.empty());
   for (const auto& [name, value] : arguments_) variables_.set(name, value);
+  for (const auto& [name, value] : conversation_arguments_) {
+    const auto said = std::ranges::find(arguments_, name, &std::pair<std::string, Value>::first);
+    if (said != arguments_.end() && !equal(context_, said->second, value)) {
+      throw ConfigError("\"{}\" has another \"{}\" than {}: leave one of them out",
+                        kConversationArguments, name, kArgumentsFlag);
+    }
+    variables_.set(name, value);
+  }
+}
+
+void Rendering::tell_keys() {
+  for (const Value& message : watched_messages_) {
+    message.dict()->for_each_watched([&](const std::string& key, const Value& value, bool is_read) {
+      const bool is_empty = value.is_none() || (!value.is_number() && !truth(value));
+      if (is_empty || key == "role" || key == "content") return;
+      rendered_.message_keys.push_back({key, is_read});
+    });
+  }
+  const auto tell = [&](const auto& from, std::vector<KeyUse>& to) {
+    for (const auto& entry : from)
+      to.push_back({entry.first, read_arguments_.contains(entry.first)});
+  };
+  tell(arguments_, rendered_.arguments);
+  tell(conversation_arguments_, rendered_.conversation_arguments);
 }
 
 RenderedChat Rendering::run() {
@@ -89,6 +152,7 @@ RenderedChat Rendering::run() {
     OwnScope scope(*this, variables_);
     run_block(program_.body, *scope);
   }
+  if (watches_keys_) tell_keys();
   return std::move(rendered_);
 }
 

@@ -2,6 +2,8 @@
 // Walks the tree of a template and writes its text.
 
 #include <deque>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,6 +47,9 @@ class Rendering {
   enum class Flow { kNext, kBreak, kContinue };
 
   void set_variables(const TemplateVariables& variables);
+  Value message_value(const ChatMessage& message);
+  void set_arguments(const TemplateVariables& variables);
+  void tell_keys();
 
   // Statements.
   Flow run_block(const Block& block, Scope& scope);
@@ -61,6 +66,7 @@ class Rendering {
   Value evaluate(const Expression& expression, const Scope& scope);
   Value evaluate_parts(const Expression& expression, const Scope& scope);
   Value look_up(std::string_view name, const Scope& scope);
+  void note_argument(std::string_view name, const Value& found);
   Value make_dict(const Expression& expression, const Scope& scope);
   Value slice(const Expression& expression, const Scope& scope);
   Value comparison(const Expression& expression, const Scope& scope);
@@ -78,6 +84,11 @@ class Rendering {
   Context context_;
   Scope variables_;
   std::vector<std::pair<std::string, Value>> arguments_;
+  std::vector<std::pair<std::string, Value>> conversation_arguments_;
+  bool watches_keys_;
+  bool watches_arguments_ = false;
+  std::vector<Value> watched_messages_;
+  std::set<std::string, std::less<>> read_arguments_;
   std::deque<Scope> scopes_;
   std::deque<Macro> macros_;
   RenderedChat rendered_;

@@ -25,7 +25,7 @@ constexpr auto kOfTuple = std::to_array<std::string_view>({"count", "index"});
 
 int Value::depth() const {
   if (const List* l = list()) return l->depth;
-  if (const Dict* d = dict()) return d->depth;
+  if (const Dict* d = dict()) return d->depth();
   return 0;
 }
 
@@ -37,10 +37,15 @@ std::string_view Value::kind() const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  for (const auto& [name, value] : entries) {
-    if (const Text* t = name.text(); t != nullptr && t->bytes == key) return &value;
-  }
-  return nullptr;
+  return find_if([&](const Value& name) {
+    const Text* text = name.text();
+    return text != nullptr && text->bytes == key;
+  });
+}
+
+const Dict::Entries& Dict::entries() const {
+  if (!read_.empty()) read_.assign(read_.size(), true);
+  return entries_;
 }
 
 const Value* Namespace::find(std::string_view key) const {
@@ -71,7 +76,7 @@ bool truth(const Value& value) {
   if (const auto* r = value.real()) return *r != 0;
   if (const Text* t = value.text()) return !t->bytes.empty();
   if (const List* l = value.list()) return l->kind == List::Kind::kGenerator || !l->items.empty();
-  if (const Dict* d = value.dict()) return !d->entries.empty();
+  if (const Dict* d = value.dict()) return d->size() > 0;
   return !value.is_none() && !value.is_undefined();
 }
 

@@ -13,7 +13,7 @@
 namespace phalanx::jinja {
 
 struct Bound;
-struct Dict;
+class Dict;
 struct List;
 struct Loop;
 struct Macro;
@@ -115,11 +115,38 @@ struct List {
   bool has_places() const { return kind != Kind::kView && kind != Kind::kGenerator; }
 };
 
-struct Dict {
-  std::vector<std::pair<Value, Value>> entries;  // as they were added
-  int depth = 1;
+class Dict {
+ public:
+  using Entries = std::vector<std::pair<Value, Value>>;
 
+  Dict(Entries entries, int depth) : entries_(std::move(entries)), depth_(depth) {}
+
+  int depth() const { return depth_; }
+  std::size_t size() const { return entries_.size(); }
+  // As they were added. All count as read.
+  const Entries& entries() const;
+  // The value of the first key for which `is_it` holds; it counts as read.
+  template <typename Predicate>
+  const Value* find_if(const Predicate& is_it) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (!is_it(entries_[i].first)) continue;
+      if (!read_.empty()) read_[i] = true;
+      return &entries_[i].second;
+    }
+    return nullptr;
+  }
   const Value* find(std::string_view key) const;
+
+  // From here on it is kept which entries are read.
+  void watch() const { read_.assign(entries_.size(), false); }
+  // Calls `see` with each key that is a text, its value, and whether it was read.
+  template <typename See>
+  void for_each_watched(const See& see) const;
+
+ private:
+  Entries entries_;
+  int depth_ = 1;
+  mutable std::vector<bool> read_;  // empty: not watched
 };
 
 struct Namespace {
@@ -140,6 +167,14 @@ struct Bound {
   Value object;
   std::string name;
 };
+
+template <typename See>
+void Dict::for_each_watched(const See& see) const {
+  for (std::size_t i = 0; i < read_.size(); ++i) {
+    const auto& [key, value] = entries_[i];
+    if (const Text* text = key.text()) see(text->bytes, value, bool{read_[i]});
+  }
+}
 
 Value text_value(std::string bytes);
 Value undefined_value(std::string what);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "phalanx/base/error.h"
 #include "phalanx/chat/template_file.h"
 
@@ -78,28 +76,27 @@ std::vector<ChatMessage> conversation_of(const ChatOptions& options, const std::
   return messages;
 }
 
-std::vector<ChatMessage> conversation_of_json(const ChatOptions& options, const std::string& line,
-                                              const std::string& file, std::size_t line_number) {
+Conversation conversation_of_json(const ChatOptions& options, const std::string& line,
+                                  const std::string& file, std::size_t line_number) {
   const std::string source = fmt::format("{}, line {}", file, line_number);
-  const auto document = nlohmann::json::parse(line, nullptr, false);
-  if (document.is_object() && !document.contains("messages")) {
-    const auto prompt = document.find("prompt");
-    if (prompt == document.end() || !prompt->is_string()) {
-      throw DataError("{}: expected a JSON object with \"messages\" or a text \"prompt\"", source);
-    }
-    return conversation_of(options, prompt->get<std::string>(), source);
+  Conversation read = ConversationReader(file, {.needs_answer = false, .takes_questions = true})
+                          .read(line, line_number);
+  if (read.text) {
+    throw DataError("{}: expected a JSON object with \"messages\" or a text \"prompt\"", source);
   }
-  const Conversation read =
-      ConversationReader(file, {.needs_answer = false}).read(line, line_number);
-  std::vector<ChatMessage> messages = begun(options);
-  if (!messages.empty() && !read.messages.empty() && read.messages.front().role == "system") {
+  std::vector<ChatMessage>& messages = read.messages;
+  if (!options.system.empty() && !messages.empty() && messages.front().role == "system") {
     throw DataError("{}: the conversation has a system message: leave --system out", source);
   }
-  messages.insert(messages.end(), read.messages.begin(), read.messages.end());
-  if (read.messages.empty() || messages.back().role != "user") {
+  if (messages.empty() || messages.back().role != "user") {
     throw DataError("{}: the last message is not a user's: there is nothing to answer", source);
   }
-  return messages;
+  if (read.kind == ConversationKind::kInstruction && messages.back().content.empty()) {
+    throw ConfigError("{} is empty: with --chat it is what the user says", source);
+  }
+  const std::vector<ChatMessage> system = begun(options);
+  messages.insert(messages.begin(), system.begin(), system.end());
+  return read;
 }
 
 }  // namespace phalanx

@@ -26,9 +26,9 @@ PromptEncoder prompt_encoder(const ChatOptions& options, const TrainedModel& tra
 // What the user says, behind --system; ConfigError, naming `source`, where it is nothing.
 std::vector<ChatMessage> conversation_of(const ChatOptions& options, const std::string& text,
                                          std::string_view source);
-// A line of JSON, {"messages": [...]} or {"prompt": TEXT}. DataError, naming `source`, for anything
-// else and for a conversation that leaves nothing to answer.
-std::vector<ChatMessage> conversation_of_json(const ChatOptions& options, const std::string& line,
-                                              const std::string& file, std::size_t line_number);
+// A line of JSON, {"messages": [...]} or {"prompt": TEXT}, behind --system. Errors as
+// ConversationReader::read(), and DataError for a conversation that leaves nothing to answer.
+Conversation conversation_of_json(const ChatOptions& options, const std::string& line,
+                                  const std::string& file, std::size_t line_number);
 
 }  // namespace phalanx

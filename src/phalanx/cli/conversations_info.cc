@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/log.h"
+#include "phalanx/chat/unused_keys.h"
+#include "phalanx/chat_data/answer_ends.h"
 #include "phalanx/chat_data/chosen_conversations.h"
 #include "phalanx/families/conversation_sources.h"
 #include "phalanx/flag_table/train_flags.h"
@@ -62,9 +65,9 @@ void ConversationsInfo::check(const FlagSet& flags) const {
 nlohmann::ordered_json ConversationsInfo::of(const std::string& file) const {
   const auto tokenizer = tokenizer_.make();
   const IndexCache cache(config_.data.data_cache_path);
+  const auto options = conversation_options(config_.data, tokenizer_.options(), *tokenizer);
   const auto all = ConversationTokens::read(
-      file, *tokenizer, conversation_options(config_.data, tokenizer_.options(), *tokenizer),
-      config_.data.data_cache_path.empty() ? nullptr : &cache, nullptr);
+      file, *tokenizer, options, config_.data.data_cache_path.empty() ? nullptr : &cache, nullptr);
   const ConversationCounts& counts = all->counts();
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 0; i < all->size(); ++i) lengths.push_back(all->entry(i).tokens);
@@ -90,6 +93,10 @@ nlohmann::ordered_json ConversationsInfo::of(const std::string& file) const {
   const ChosenConversations chosen(all, numbers,
                                    has_length ? config_.data.seq_length : counts.longest,
                                    truncation_of(config_.data));
+  warn_of_unused_keys(file, all->unused_keys());
+  if (const auto fault = fault_of_answer_ends(chosen, *tokenizer, options); !fault.empty()) {
+    log_warning("{}: {}", file, fault);
+  }
   info["dropped_untrained"] = chosen.counts().untrained;
   if (has_length) {
     info["dropped_too_long"] = chosen.counts().too_long;

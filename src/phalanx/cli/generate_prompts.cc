@@ -11,6 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
+#include "phalanx/chat/unused_keys.h"
 
 namespace phalanx {
 namespace {
@@ -33,9 +34,13 @@ GeneratePrompt prompt_of_line(const GenerateOptions& options, const std::string&
   const std::string& path = options.prompts_file;
   GeneratePrompt prompt{.source = fmt::format("{}, line {}", path, number)};
   const bool is_json = path.ends_with(".jsonl");
-  if (options.chat.is_on) {
-    prompt.messages = is_json ? conversation_of_json(options.chat, line, path, number)
-                              : conversation_of(options.chat, line, prompt.source);
+  if (options.chat.is_on && is_json) {
+    Conversation read = conversation_of_json(options.chat, line, path, number);
+    prompt.messages = std::move(read.messages);
+    prompt.arguments = std::move(read.arguments);
+    prompt.keys = line_keys(read);
+  } else if (options.chat.is_on) {
+    prompt.messages = conversation_of(options.chat, line, prompt.source);
   } else {
     prompt.text = is_json ? prompt_of_json(line, prompt.source) : line;
   }
@@ -74,11 +79,14 @@ void encode(const GenerateOptions& options, const Tokenizer& tokenizer, Generate
 // The text and ids of a conversation.
 void encode(PromptEncoder& encoder, GeneratePrompt& prompt) {
   try {
-    ChatPrompt encoded = encoder.encode(prompt.messages);
+    ChatPrompt encoded = encoder.encode(prompt.messages, prompt.arguments);
     prompt.text = std::move(encoded.text);
     prompt.ids = std::move(encoded.ids);
+    std::ranges::move(encoded.keys, std::back_inserter(prompt.keys));
   } catch (const DataError& error) {
     throw DataError("{}: {}", prompt.source, error.what());
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", prompt.source, error.what());
   }
   if (prompt.ids.empty()) {
     throw ConfigError("{}: the chat template makes no text of the conversation", prompt.source);
@@ -135,7 +143,12 @@ GeneratePrompts read_prompts(const GenerateOptions& options, const TrainedModel&
                   all.size() == 1 ? std::string("the prompt") : prompt.source);
     }
   }
-  if (encoder) prompts.end_of_turn = end_of_turn(*encoder);
+  if (!encoder) return prompts;
+  KeyUses keys;
+  for (const GeneratePrompt& prompt : all) keys.add(prompt.keys);
+  warn_of_unused_keys(options.prompts_file.empty() ? "--chat" : options.prompts_file,
+                      keys.unused());
+  prompts.end_of_turn = end_of_turn(*encoder);
   return prompts;
 }
 

@@ -14,6 +14,8 @@ struct GeneratePrompt {
   std::vector<ChatMessage> messages = {};  // of a conversation; else none
   std::string text = {};                   // of a conversation: as its template writes it
   std::vector<std::int32_t> ids = {};
+  std::string arguments = {};     // Conversation::arguments
+  std::vector<KeyUse> keys = {};  // of a conversation
 };
 
 struct GeneratePrompts {

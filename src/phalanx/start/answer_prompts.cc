@@ -49,9 +49,11 @@ AnswerPrompts read_answer_prompts(const TrainConfig& config, const Tokenizer& to
     prompt.expected = std::move(prompt.messages.back().content);
     prompt.messages.pop_back();
     try {
-      prompt.ids = encoder.encode(prompt.messages).ids;
+      prompt.ids = encoder.encode(prompt.messages, conversation.arguments).ids;
     } catch (const DataError& error) {
       throw DataError("{}: {}", place, error.what());
+    } catch (const ConfigError& error) {
+      throw ConfigError("{}: {}", place, error.what());
     }
     const std::int64_t positions = answer_positions(config);
     if (prompt.ids.empty() || std::ssize(prompt.ids) > positions) {
