@@ -25,6 +25,8 @@ CASES = {
     "llama, ranks and alphas": (lambda: cases.decoder("llama"),
                                 dict(target_modules=["q_proj", "down_proj"], rank_pattern={"q_proj": 1},
                                      alpha_pattern={"layers.0.mlp.down_proj": 6})),
+    "llama, whole modules": (lambda: cases.decoder("llama"),
+                             dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "norm"])),
     "qwen2, all linears": (lambda: cases.decoder("qwen2"), dict(target_modules=ALL)),
     "gpt2, fused and MLP": (lambda: cases.gpt2(),
                             dict(target_modules=["c_attn", "c_fc", "mlp.c_proj"], fan_in_fan_out=True)),
@@ -85,6 +87,8 @@ def compare(phalanx, make, settings, work, tolerance):
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+        elif "modules_to_save" in name:
+            parameter.data.mul_(1.3)
     model.save_pretrained(lora)
     expected = logits_of(model)
     if (expected - plain).abs().max() < 0.1:

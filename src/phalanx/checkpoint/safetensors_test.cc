@@ -143,8 +143,8 @@ TEST_F(SafetensorsTest, MalformedHeaders) {
   expect_error("", 8, "not a JSON object");
   expect_error(" {}", 0, "not a JSON object");
   expect_error("[]", 8, "not a JSON object");
-  expect_error("{", 8, "not JSON at byte");
-  expect_error("{}}", 0, "not JSON at byte");
+  expect_error("{", 8, "not JSON: line 1");
+  expect_error("{}}", 0, "not JSON: line 1");
   expect_error("{\"a\":3}", 0, "tensor a: not a JSON object");
   expect_error("{\"\":{}}", 0, "name is empty");
   expect_error("{\"\\u0000\":{}}", 0, "not printable");

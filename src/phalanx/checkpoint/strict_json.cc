@@ -8,6 +8,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/json_text.h"
 
 namespace phalanx {
 namespace {
@@ -74,18 +75,40 @@ class StructureCheck : public nlohmann::json_sax<Json> {
   std::vector<std::set<std::string>> keys_;
 };
 
-}  // namespace
-
-Json parse_strict_json(std::string_view text, std::string_view where) {
+// `shown`: the text as it is in the file, byte for byte at the same places.
+Json parse(std::string_view text, std::string_view shown, std::string_view where) {
   StructureCheck check(where);
   try {
     Json::sax_parse(text.begin(), text.end(), &check);
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
-    throw DataError("{}: not JSON at byte {}", where, error.byte);
+    throw DataError("{}: not JSON: {}", where, json_fault(shown, error.byte));
   } catch (const Json::exception&) {
     throw DataError("{}: a number is out of range", where);
   }
+}
+
+void restore_numbers(Json& value) {
+  if (value.is_string()) {
+    const auto number = python_number(value.get_ref<const std::string&>());
+    if (number) value = *number;
+  } else if (value.is_structured()) {
+    for (Json& item : value) restore_numbers(item);
+  }
+}
+
+}  // namespace
+
+Json parse_strict_json(std::string_view text, std::string_view where) {
+  return parse(text, text, where);
+}
+
+Json parse_python_json(std::string_view text, std::string_view where) {
+  const auto without = without_python_numbers(text);
+  if (!without) return parse(text, text, where);
+  Json value = parse(*without, text, where);
+  restore_numbers(value);
+  return value;
 }
 
 std::string json_string(std::string_view text) {

@@ -17,6 +17,8 @@ namespace phalanx {
 
 // `where` opens every message: the file's path.
 nlohmann::json parse_strict_json(std::string_view text, std::string_view where);
+// The same with NaN, Infinity and -Infinity as numbers, as Python's json module has them.
+nlohmann::json parse_python_json(std::string_view text, std::string_view where);
 
 // `text` as a JSON string with its quotes. Bytes that are not UTF-8 (paths may have them) become
 // U+FFFD.

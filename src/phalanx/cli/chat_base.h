@@ -8,6 +8,7 @@
 
 #include "phalanx/cli/command_io.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/flags/model_arguments.h"
 
 namespace phalanx {
 
@@ -25,6 +26,9 @@ class ChatBase {
   bool must_be_imported() const { return !folder_.empty(); }
   // Whether its weights have 16 bits.
   bool is_half() const { return is_half_; }
+
+  // Flags of the model in a folder that must be imported.
+  ModelArguments arguments() const { return ModelArguments(arguments_); }
 
   // Flags of the model and of its tokenizer that are not given get the base's values.
   void set_defaults(FlagSet& flags) const;

@@ -15,6 +15,7 @@
 #include "phalanx/cli/answer_prompts.h"
 #include "phalanx/cli/chat_sizes.h"
 #include "phalanx/cli/checkpoint_arguments.h"
+#include "phalanx/cli/loaded_adapters.h"
 #include "phalanx/cli/training_run.h"
 #include "phalanx/families/conversation_sources.h"
 #include "phalanx/families/family.h"
@@ -130,8 +131,10 @@ void ChatTuning::set_defaults(FlagSet& flags) {
   goes_on_ = !run.save.empty() && !begins_pretrained(run);
   if (!goes_on_ && base_->must_be_imported()) {
     base_->set_defaults(flags);
+    use_loaded_adapters(flags, config_, base_->arguments());
   } else {
     use_checkpoint_arguments(flags, config_);
+    use_loaded_adapters(flags, config_);
   }
   if (goes_on_) take_sizes_of(flags, run.save);
   name_data(flags);

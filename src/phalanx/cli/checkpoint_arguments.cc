@@ -79,16 +79,28 @@ void use_model_arguments(FlagSet& flags, const std::map<std::string, std::string
   }
 }
 
+namespace {
+
+std::filesystem::path directory_of_model(const RunConfig& run) {
+  if (run.ckpt_step > 0) return directory_of_iteration(run.load, run.ckpt_step);
+  return begins_pretrained(run) ? run.pretrained_checkpoint : run.load;
+}
+
+}  // namespace
+
+std::optional<CheckpointReader> checkpoint_of_model(const RunConfig& run) {
+  if (run.load.empty() && run.pretrained_checkpoint.empty()) return std::nullopt;
+  return CheckpointReader::open_if_any(directory_of_model(run), Verify::kNo);
+}
+
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config) {
   const RunConfig& run = config.run;
   if (!run.use_checkpoint_args || (run.load.empty() && run.pretrained_checkpoint.empty())) return;
-  const auto directory = run.ckpt_step > 0        ? directory_of_iteration(run.load, run.ckpt_step)
-                         : begins_pretrained(run) ? std::filesystem::path(run.pretrained_checkpoint)
-                                                  : std::filesystem::path(run.load);
-  const auto checkpoint = CheckpointReader::open_if_any(directory, Verify::kNo);
+  const auto checkpoint = checkpoint_of_model(run);
   if (!checkpoint) {
     if (flags.given("--num-layers")) return;
-    throw InputMissingError("--use-checkpoint-args: {} has no checkpoint", directory.string());
+    throw InputMissingError("--use-checkpoint-args: {} has no checkpoint",
+                            directory_of_model(run).string());
   }
   use_model_arguments(flags, checkpoint->manifest().arguments);
   use_tokenizer(*checkpoint, config.tokenizer.tokenizer_type, flags);

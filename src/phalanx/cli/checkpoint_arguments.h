@@ -2,8 +2,10 @@
 // --use-checkpoint-args.
 
 #include <map>
+#include <optional>
 #include <string>
 
+#include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/settings/train_config.h"
 
@@ -14,6 +16,9 @@ namespace phalanx {
 // and the tokenizer's files that it keeps. If there is no checkpoint yet, the call must give all of
 // them: else InputMissingError.
 void use_checkpoint_arguments(FlagSet& flags, const TrainConfig& config);
+
+// The checkpoint that such a run begins with, unverified; nothing if there is none yet.
+std::optional<CheckpointReader> checkpoint_of_model(const RunConfig& run);
 
 // The part of it that is about the model: `arguments` are flags and their values, by name.
 void use_model_arguments(FlagSet& flags, const std::map<std::string, std::string>& arguments);

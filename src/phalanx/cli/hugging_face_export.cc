@@ -1,11 +1,15 @@
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/checkpoint/base_checkpoint.h"
+#include "phalanx/checkpoint/checkpoint_writer.h"  // names of optimizer states
 #include "phalanx/cli/folder_tokenizer.h"
 #include "phalanx/cli/hugging_face_commands.h"
 #include "phalanx/cli/model_flags.h"
@@ -15,6 +19,7 @@
 #include "phalanx/hugging_face/adapters.h"
 #include "phalanx/hugging_face/export.h"
 #include "phalanx/rules/resolve.h"
+#include "phalanx/settings/trained_parameters.h"
 #include "phalanx/tasks/classify_options.h"
 
 namespace phalanx {
@@ -126,19 +131,39 @@ void check_lora_flags(const CheckpointReader& checkpoint, const ExportFlags& giv
       given.load);
 }
 
+// The weights that the run trained whole, beside the adapters. The base has all others; a
+// checkpoint without a base has the frozen ones too.
+std::vector<std::string> trained_whole(const CheckpointReader& checkpoint) {
+  const auto is_frozen = frozen_parameters(checkpoint_config(checkpoint));
+  std::vector<std::string> names;
+  for (const Manifest::Entry& entry : checkpoint.manifest().tensors) {
+    if (entry.name.starts_with(kOptimizerPrefix) || is_of_adapter(entry.name)) continue;
+    if (!checkpoint.manifest().base && is_frozen && is_frozen(entry.name)) continue;
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
 int export_adapters(CommandIo& io, const CheckpointReader& checkpoint, const ExportFlags& given,
                     const ModelArguments& settings, const Architecture& architecture) {
   const hugging_face::Adapters adapters(checkpoint, settings);
-  const std::size_t modules = adapters.write_folder(given.output, architecture.tensors(settings));
+  const auto table = architecture.tensors(settings);
+  const auto whole = hugging_face::written_modules(checkpoint, trained_whole(checkpoint), table);
+  const std::size_t modules = adapters.write_folder(given.output, table, whole);
   if (given.json) {
     const nlohmann::json json = {{"architecture", architecture.name},
                                  {"rank", adapters.settings().rank},
                                  {"modules", modules},
+                                 {"modules_to_save", whole.names},
                                  {"iteration", checkpoint.manifest().iteration}};
     io.write(json.dump() + "\n");
   } else {
     log_info("{}: adapters of {} modules of iteration {}, rank {}", given.output, modules,
              checkpoint.manifest().iteration, adapters.settings().rank);
+    if (!whole.names.empty()) {
+      log_info("{}: whole, as they were trained (modules_to_save): {}", given.output,
+               fmt::join(whole.names, ", "));
+    }
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/first_few.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/folder_tokenizer.h"
@@ -59,8 +61,8 @@ void add_flags(FlagSet& flags, ImportFlags& given) {
             &given.no_tokenizer);
   flags.add({.name = "--json", .help = "What was imported as JSON"}, &given.json);
   flags.add({.name = "--verbose",
-             .help = "Also say which keys of config.json were ignored, which files are kept for "
-                     "export, and all flags"},
+             .help = "Also say which keys of config.json say nothing of the model, which files are "
+                     "kept for export, and all flags"},
             &given.verbose);
 }
 
@@ -107,13 +109,36 @@ std::map<std::string, std::string> arguments_of(const Import& model,
   return arguments;
 }
 
+// What stands in two files, or in one that only export reads.
+void report_generation(const Import& model) {
+  const ModelArguments& settings = model.settings();
+  const auto in_config = settings.ids(kConfigEos);
+  const auto for_texts = settings.ids(kGenerationEos);
+  if (!in_config.empty() && in_config != for_texts) {
+    log_info(
+        "config.json ends texts with {}, generation_config.json with {}: generate goes by the "
+        "latter",
+        fmt::join(in_config, " "), fmt::join(for_texts, " "));
+  }
+  if (!model.folder().generation()) return;
+  auto keys = model.folder().generation()->keys();
+  std::erase_if(keys, [](const std::string& key) {
+    return key.starts_with('_') ||
+           std::ranges::find(kWrittenOfGeneration, key) != kWrittenOfGeneration.end();
+  });
+  if (keys.empty()) return;
+  log_info("generation_config.json: kept for export, but generate goes by its own flags: {}",
+           fmt::join(keys, ", "));
+}
+
 void report(CommandIo& io, const Import& model, const hugging_face::ImportOutput& output,
             const ImportFlags& given) {
   const auto arguments = arguments_of(model, output);
   const auto kept = kept_names(output);
+  const auto unused = model.folder().config().unused(given.verbose);
+  if (!unused.empty()) log_info("config.json: nothing depends on {}", fmt::join(unused, ", "));
+  report_generation(model);
   if (given.verbose) {
-    const auto ignored = model.folder().config().ignored();
-    if (!ignored.empty()) log_info("config.json: ignored: {}", fmt::join(ignored, ", "));
     if (!model.dropped().empty()) {
       log_info("tensors left out: {}", fmt::join(model.dropped(), ", "));
     }
@@ -157,6 +182,13 @@ int run_import_hugging_face(CommandIo& io, const Arguments& arguments) {
   const Import model(given.input, given.ignore_unexpected);
   std::optional<hugging_face::AdapterFolder> adapters;
   if (!given.lora.empty()) adapters.emplace(given.lora, model.settings());
+  if (adapters && !adapters->scaled().empty()) {
+    log_warning(
+        "{}: alpha / rank of {} is not that of the others: their B is multiplied with the "
+        "quotient, which gives the same model; trained further it learns at another rate than "
+        "peft's",
+        given.lora, first_few(adapters->scaled(), ", "));
+  }
   auto output = output_of(model, given);
   if (adapters) output.adapters = &*adapters;
   const auto signals = io.listen(kStopping);

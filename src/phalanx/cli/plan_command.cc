@@ -18,6 +18,7 @@
 #include "phalanx/cli/chosen_device.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
+#include "phalanx/cli/loaded_adapters.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/cli/shapes_file.h"
 #include "phalanx/cli/time_flags.h"
@@ -195,6 +196,7 @@ void read_call(const NamedFamily& named, const Arguments& arguments, PlanCall& c
           call.tuning->set_defaults(flags);
         } else {
           use_checkpoint_arguments(flags, config);
+          use_loaded_adapters(flags, config);
         }
         use_family_defaults(flags, *named.family);
         fill_in_ranks(config, flags, call.notes);

@@ -6,6 +6,7 @@
 #include "phalanx/cli/checkpoint_arguments.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/family_commands.h"
+#include "phalanx/cli/loaded_adapters.h"
 #include "phalanx/cli/model_name.h"
 #include "phalanx/cli/pretrain.h"
 #include "phalanx/cli/standard_io.h"
@@ -53,6 +54,7 @@ std::unique_ptr<FlagSet> training_flags(const NamedFamily& named, TrainConfig& c
         use_family_defaults(flags, *named.family);
         // Last: a checkpoint has precedence over the family's defaults.
         use_checkpoint_arguments(flags, config);
+        use_loaded_adapters(flags, config);
       },
       [&] { resolve(config, true); });
   return own;

@@ -24,11 +24,9 @@ struct Unsupported {
 };
 
 // Each changes what the adapters or their base compute.
-constexpr std::array<Unsupported, 12> kUnsupported = {{
+constexpr std::array<Unsupported, 11> kUnsupported = {{
     {"use_dora", "adapters with magnitudes (DoRA) are not supported"},
     {"lora_bias", "adapters have no biases"},
-    {"modules_to_save",
-     "whole modules beside the adapters are not supported: merge them into the base first"},
     {"trainable_token_indices", "trained rows of the word table are not supported"},
     {"target_parameters", "adapters of bare parameters are not supported"},
     {"layer_replication", "a base with repeated layers is not supported"},
@@ -106,6 +104,11 @@ ModelArguments AdapterSettings::arguments() const {
                                   targets, [](const std::string& word) { return word; }, ' '));
   flags.set("--lora-layers", joined(
                                  layers, [](std::int64_t n) { return std::to_string(n); }, ','));
+  if (!trained.empty()) {
+    flags.set("--trainable",
+              joined(
+                  trained, [](const std::string& name) { return "^" + name + "$"; }, ' '));
+  }
   return flags;
 }
 
@@ -154,6 +157,7 @@ AdapterConfig::AdapterConfig(const ConfigFile& file, bool is_conv1d) : where_(fi
   } catch (const DataError&) {
     target_pattern = file.text("target_modules");
   }
+  whole = file.texts("modules_to_save");
   const auto read_patterns = [&](const std::string& key, auto&& read) {
     if (const auto object = file.object(key)) {
       for (const std::string& pattern : object->keys()) read(*object, pattern);
@@ -221,6 +225,7 @@ std::string adapter_config_json(const WrittenAdapterConfig& config) {
       {"alpha_pattern", alphas},
       {"base_model_name_or_path", nullptr},
       {"bias", "none"},
+      {"ensure_weight_tying", config.whole_are_tied},
       {"fan_in_fan_out", config.fan_in_fan_out},
       {"inference_mode", true},
       {"init_lora_weights", true},
@@ -228,7 +233,7 @@ std::string adapter_config_json(const WrittenAdapterConfig& config) {
       {"lora_alpha",
        is_whole_number ? Json(static_cast<std::int64_t>(settings.alpha)) : Json(settings.alpha)},
       {"lora_dropout", settings.dropout},
-      {"modules_to_save", nullptr},
+      {"modules_to_save", config.whole.empty() ? Json() : Json(config.whole)},
       {"peft_type", "LORA"},
       {"r", settings.rank},
       {"rank_pattern", ranks},

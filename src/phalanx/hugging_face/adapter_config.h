@@ -23,11 +23,13 @@ struct AdapterSettings {
   bool rank_stabilized = false;
   std::vector<std::string> targets = {};  // words of --lora-targets
   std::vector<std::int64_t> layers = {};  // empty: all
+  // Our tensors that are trained beside the adapters, whole.
+  std::vector<std::string> trained = {};
 
   // alpha / rank, or alpha / sqrt(rank) if it is rank-stabilized.
   double scale() const { return scale_of(rank, alpha); }
   double scale_of(std::int64_t of_rank, double of_alpha) const;
-  // As flags: --lora-rank and the like.
+  // As flags: --lora-rank and the like, and --trainable.
   ModelArguments arguments() const;
   // From the flags of a checkpoint; the targets and layers are left empty: its tensors tell them.
   // DataError without --lora-rank and --lora-alpha.
@@ -44,6 +46,7 @@ struct AdapterConfig {
 
   AdapterSettings settings;           // rank and alpha: where no pattern says otherwise
   std::vector<std::string> targets;   // last names of modules; empty: `target_pattern`
+  std::vector<std::string> whole;     // modules_to_save: ends of names of modules
   std::string target_pattern;         // a regular expression for whole names
   std::string base_model;             // base_model_name_or_path; "": not known
   std::vector<std::string> not_read;  // keys that say something that is not understood
@@ -69,6 +72,8 @@ struct WrittenAdapterConfig {
   bool fan_in_fan_out = false;
   std::vector<std::pair<std::string, std::int64_t>> ranks = {};
   std::vector<std::pair<std::string, double>> alphas = {};
+  std::vector<std::string> whole = {};  // modules_to_save
+  bool whole_are_tied = false;
 };
 std::string adapter_config_json(const WrittenAdapterConfig& config);
 

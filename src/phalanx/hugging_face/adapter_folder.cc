@@ -7,9 +7,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/first_few.h"
-#include "phalanx/base/log.h"
 #include "phalanx/checkpoint/safetensors.h"
 #include "phalanx/hugging_face/architecture.h"
+#include "phalanx/hugging_face/saved_modules.h"
 #include "phalanx/mesh/global_tensor.h"
 
 namespace phalanx::hugging_face {
@@ -64,16 +64,19 @@ struct Stored {
 class Reader {
  public:
   Reader(const MappedSafetensors& file, const AdapterConfig& config,
-         const std::vector<AdapterModule>& modules)
-      : file_(file), path_(file.path().string()), config_(config) {
+         const std::vector<AdapterModule>& modules, const TensorTable& table)
+      : file_(file), path_(file.path().string()), config_(config), table_(table) {
     for (const AdapterModule& module : modules) by_name_[module.name] = &module;
     for (const SafetensorsEntry& entry : file.entries()) take(entry);
     check_pairs();
     check_targets();
+    check_whole();
   }
 
   // By the names of modules.
   const std::map<std::string, Stored, std::less<>>& stored() const { return stored_; }
+
+  const WholeTensors& whole() const { return whole_; }
 
   std::vector<float> values(const SafetensorsEntry& entry) const {
     std::vector<float> values(static_cast<std::size_t>(entry.shape.count()));
@@ -89,12 +92,20 @@ class Reader {
       throw ConfigError("{}: {}: adapters with magnitudes (DoRA) are not supported", path_, name);
     }
     const bool is_a = name.ends_with(kEndA);
-    if (!name.starts_with(kPrefix) || (!is_a && !name.ends_with(kEndB))) {
-      throw DataError("{}: tensor {} is no adapter of a linear: those are called {}MODULE{} and {}",
-                      path_, name, kPrefix, kEndA, kEndB);
+    const bool is_adapter = is_a || name.ends_with(kEndB);
+    const std::string of_base = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : "";
+    if (!is_adapter && is_of_base(table_, of_base)) {
+      check_type(entry);
+      whole_.emplace(of_base, &entry);
+      return;
     }
-    const std::string module =
-        name.substr(kPrefix.size(), name.size() - kPrefix.size() - kEndA.size());
+    if (of_base.empty() || !is_adapter) {
+      throw DataError(
+          "{}: tensor {} is no adapter of a linear, and no tensor of the base: adapters are called "
+          "{}MODULE{} and {}",
+          path_, name, kPrefix, kEndA, kEndB);
+    }
+    const std::string module = of_base.substr(0, of_base.size() - kEndA.size());
     const auto found = by_name_.find(module);
     if (found == by_name_.end()) {
       throw DataError(
@@ -102,13 +113,16 @@ class Reader {
           "adapters are not supported",
           path_, name);
     }
-    if (!entry.dtype || !is_floating(*entry.dtype) || *entry.dtype == DType::kF64) {
-      throw DataError("{}: tensor {} is of type {}: adapters are F32, BF16 or F16", path_, name,
-                      entry.type);
-    }
+    check_type(entry);
     Stored& stored = stored_[module];
     stored.module = found->second;
     (is_a ? stored.a : stored.b) = &entry;
+  }
+
+  void check_type(const SafetensorsEntry& entry) const {
+    if (entry.dtype && is_floating(*entry.dtype) && *entry.dtype != DType::kF64) return;
+    throw DataError("{}: tensor {} is of type {}: adapters are F32, BF16 or F16", path_, entry.name,
+                    entry.type);
   }
 
   void check_pairs() const {
@@ -142,9 +156,27 @@ class Reader {
                     first_few(missing, ", "), kAdapterConfigName);
   }
 
+  // Each whole module that the configuration has must be there, and have no adapter.
+  void check_whole() const {
+    for (const std::string& name : config_.whole) {
+      const bool is_found = std::ranges::any_of(whole_, [&](const auto& item) {
+        return item.first.find(name + ".") != std::string::npos;
+      });
+      if (is_found) continue;
+      throw DataError("{}: has no tensor of {}, which {} names in 'modules_to_save'", path_, name,
+                      kAdapterConfigName);
+    }
+    for (const auto& [name, entry] : whole_) {
+      if (!stored_.contains(name.substr(0, name.rfind('.')))) continue;
+      throw DataError("{}: {} is whole and has an adapter too", path_, entry->name);
+    }
+  }
+
   const MappedSafetensors& file_;
   std::string path_;
   const AdapterConfig& config_;
+  const TensorTable& table_;
+  WholeTensors whole_;
   std::map<std::string, const AdapterModule*, std::less<>> by_name_;
   std::map<std::string, Stored, std::less<>> stored_;
 };
@@ -182,9 +214,10 @@ AdapterFolder::AdapterFolder(const fs::path& directory, const ModelArguments& ba
       config_(ConfigFile(directory / kAdapterConfigName),
               is_conv1d(adapter_modules(table_of(base)))),
       settings_(config_.settings) {
-  const std::vector<AdapterModule> modules = adapter_modules(table_of(base));
+  const TensorTable table = table_of(base);
+  const std::vector<AdapterModule> modules = adapter_modules(table);
   const MappedSafetensors file(directory / kAdapterWeightsName);
-  const Reader reader(file, config_, modules);
+  const Reader reader(file, config_, modules, table);
   std::vector<const AdapterModule*> adapted;
   for (const AdapterModule& module : modules) {
     if (reader.stored().contains(module.name)) adapted.push_back(&module);
@@ -197,13 +230,12 @@ AdapterFolder::AdapterFolder(const fs::path& directory, const ModelArguments& ba
     settings_.rank = config_.rank_of(module->name);
     settings_.alpha = config_.alpha_of(module->name);
   }
-  std::vector<std::string> scaled;
   for (const AdapterModule* module : adapted) {
     const Stored& stored = reader.stored().find(module->name)->second;
     const std::int64_t rank = stored.a->shape[0];
     const double factor =
         config_.settings.scale_of(rank, config_.alpha_of(module->name)) / settings_.scale();
-    if (factor != 1.0) scaled.push_back(module->name);
+    if (factor != 1.0) scaled_.push_back(module->name);
     const LinearPart part = linear_part(base, module->linear, module->word);
     MemoryTensor a{.name = part.a_name(),
                    .shape = {settings_.rank, module->columns},
@@ -225,12 +257,9 @@ AdapterFolder::AdapterFolder(const fs::path& directory, const ModelArguments& ba
     tensors_.push_back(std::move(a));
     tensors_.push_back(std::move(b));
   }
-  if (!scaled.empty()) {
-    log_warning(
-        "{}: alpha / rank of {} is not that of the others: their B is multiplied with the "
-        "quotient, "
-        "which gives the same model; trained further it learns at another rate than peft's",
-        directory.string(), first_few(scaled, ", "));
+  for (MemoryTensor& tensor : read_saved_modules(file, reader.whole(), table)) {
+    settings_.trained.push_back(tensor.name);
+    tensors_.push_back(std::move(tensor));
   }
 }
 

@@ -28,17 +28,21 @@ class AdapterFolder {
   AdapterFolder(const std::filesystem::path& directory, const ModelArguments& base);
 
   const AdapterConfig& config() const { return config_; }
-  // With the targets and layers that the tensors are of. The rank is the largest of all modules:
-  // the factors of others have zeros behind theirs, which stay zero in training. Where alpha / rank
-  // of a module is not that of the settings, its B is multiplied with the quotient.
+  // With the targets, layers and whole tensors that the tensors are of. The rank is the largest of
+  // all modules: the factors of others have zeros behind theirs, which stay zero in training. Where
+  // alpha / rank of a module is not that of the settings, its B is multiplied with the quotient.
   const AdapterSettings& settings() const { return settings_; }
-  // Ours, in the order of the model.
+  // The modules whose B was multiplied, by their names in the folder: the adapters are the same,
+  // but trained further they would learn at another rate than peft's.
+  const std::vector<std::string>& scaled() const { return scaled_; }
+  // Ours, in the order of the model: the adapters, and then whole tensors (modules_to_save).
   const std::vector<MemoryTensor>& tensors() const { return tensors_; }
 
  private:
   std::filesystem::path directory_;
   AdapterConfig config_;
   AdapterSettings settings_;
+  std::vector<std::string> scaled_;
   std::vector<MemoryTensor> tensors_;
 };
 

@@ -17,6 +17,7 @@ namespace phalanx::hugging_face {
 namespace {
 
 constexpr std::string_view kEndOfA = ".A.weight";
+const std::string kPrefix = "base_model.model.";
 
 // A module of theirs with its factors.
 struct WrittenModule {
@@ -64,7 +65,8 @@ WrittenAdapterConfig config_of(const AdapterSettings& settings,
   return config;
 }
 
-void write_tensors(const std::filesystem::path& path, const std::vector<WrittenModule>& written) {
+void write_tensors(const std::filesystem::path& path, const std::vector<WrittenModule>& written,
+                   const SavedModules& whole) {
   struct Factor {
     std::string name;
     Shape shape;
@@ -72,9 +74,12 @@ void write_tensors(const std::filesystem::path& path, const std::vector<WrittenM
   };
   std::vector<Factor> factors;
   for (const WrittenModule& one : written) {
-    const std::string module = "base_model.model." + one.module->name;
+    const std::string module = kPrefix + one.module->name;
     factors.push_back({module + ".lora_A.weight", {one.rank, one.module->columns}, &one.a});
     factors.push_back({module + ".lora_B.weight", {one.module->rows, one.rank}, &one.b});
+  }
+  for (const SavedTensor& tensor : whole.tensors) {
+    factors.push_back({kPrefix + tensor.name, tensor.shape, &tensor.values});
   }
   // As peft's files have them.
   std::ranges::sort(factors, {}, &Factor::name);
@@ -167,8 +172,8 @@ void Adapters::add_to(const std::string& linear, const MatrixBox& box,
   }
 }
 
-std::size_t Adapters::write_folder(const std::filesystem::path& directory,
-                                   const TensorTable& table) const {
+std::size_t Adapters::write_folder(const std::filesystem::path& directory, const TensorTable& table,
+                                   const SavedModules& whole) const {
   const std::vector<AdapterModule> modules = adapter_modules(table);
   std::vector<WrittenModule> written;
   for (const AdapterModule& module : modules) {
@@ -205,10 +210,19 @@ std::size_t Adapters::write_folder(const std::filesystem::path& directory,
     }
     written.push_back(std::move(one));
   }
+  for (const WrittenModule& one : written) {
+    if (std::ranges::find(whole.names, one.module->name) == whole.names.end()) continue;
+    throw ConfigError(
+        "--lora-only: {} was trained whole and has an adapter too, and peft has one of both: "
+        "--merge-lora exports the whole model",
+        one.module->name);
+  }
+  WrittenAdapterConfig config = config_of(settings_, written, modules);
+  config.whole = whole.names;
+  config.whole_are_tied = whole.are_tied;
   StagedDirectory staging(directory, "--output");
-  write_file_durably(staging.path() / kAdapterConfigName,
-                     adapter_config_json(config_of(settings_, written, modules)));
-  write_tensors(staging.path() / kAdapterWeightsName, written);
+  write_file_durably(staging.path() / kAdapterConfigName, adapter_config_json(config));
+  write_tensors(staging.path() / kAdapterWeightsName, written, whole);
   staging.commit();
   return written.size();
 }

@@ -13,6 +13,7 @@
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/hugging_face/adapter_config.h"
 #include "phalanx/hugging_face/adapter_places.h"
+#include "phalanx/hugging_face/saved_modules.h"
 #include "phalanx/mesh/matrix_box.h"
 
 namespace phalanx::hugging_face {
@@ -36,8 +37,10 @@ class Adapters {
   // Writes a folder, adapter_config.json and adapter_model.safetensors, into a directory that
   // appears when it is complete. `table`: of the model's architecture. A module of theirs that is
   // several parts of ours gets one adapter of the ranks' sum; a part of ours that is several
-  // modules gets copies of A. Returns the number of their modules.
-  std::size_t write_folder(const std::filesystem::path& directory, const TensorTable& table) const;
+  // modules gets copies of A. `whole`: modules that were trained whole; ConfigError if one has an
+  // adapter too. Returns the number of modules with adapters.
+  std::size_t write_folder(const std::filesystem::path& directory, const TensorTable& table,
+                           const SavedModules& whole = {}) const;
 
  private:
   struct Adapter {

@@ -216,7 +216,6 @@ TEST(AdapterFolder, WhatIsNotSupportedIsNamed) {
   const std::vector<Case> cases = {{"use_dora", true, "'use_dora'"},
                                    {"bias", "lora_only", "'bias' is lora_only"},
                                    {"lora_bias", true, "'lora_bias'"},
-                                   {"modules_to_save", {"lm_head"}, "'modules_to_save'"},
                                    {"trainable_token_indices", {1, 2}, "'trainable_token_indices'"},
                                    {"target_parameters", {"x"}, "'target_parameters'"},
                                    {"layer_replication", {{0, 1}}, "'layer_replication'"},
@@ -307,6 +306,104 @@ void expect_same_tensors(const TinyAdapters& expected, const std::filesystem::pa
     const auto bytes = file.bytes(*entry);
     EXPECT_TRUE(std::ranges::equal(bytes, std::as_bytes(std::span(tensor.bytes)))) << tensor.name;
   }
+}
+
+// Adds the whole tensors of these names, each element another number.
+void add_whole(TinyAdapters& adapters, const TinyBase& base,
+               const std::vector<std::string>& names) {
+  std::int64_t first = 1000;
+  for (const TensorRow& row : base.model.table().rows) {
+    for (const TensorPart& part : row.parts) {
+      if (std::ranges::find(names, part.name) == names.end()) continue;
+      adapters.tensors.push_back({"base_model.model." + part.name, DType::kF32, part.shape,
+                                  counted_bytes(DType::kF32, part.shape.count(), first)});
+      first += part.shape.count();
+    }
+  }
+}
+
+// modules_to_save: what stands whole in the folder counts instead of the base's, and is written
+// again.
+TEST(Adapters, WholeModulesGoInAndOut) {
+  const TinyBase base(tiny_llama());
+  Json config = lora_config({"q_proj"});
+  config["modules_to_save"] = {"embed_tokens", "input_layernorm", "mlp"};
+  auto adapters = base.adapters(config, [](const auto& module) { return module.word == "q"; });
+  add_whole(adapters, base,
+            {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
+             "model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight"});
+  adapters.write();
+  const AdapterFolder folder = base.read();
+  EXPECT_EQ(folder.settings().arguments().text("--trainable"),
+            "^embedding.word_embeddings.weight$ ^decoder.layers.0.input_layernorm.weight$ "
+            "^decoder.layers.1.mlp.linear_fc1.weight$");
+  const MemoryTensor& words = find(folder, "embedding.word_embeddings.weight");
+  EXPECT_EQ(words.values[17], adapters.find("embed_tokens.weight").at(1, 1));
+  const CheckpointReader checkpoint = base.imported(folder);
+  std::vector<std::string> trained = folder.settings().trained;
+  const auto whole = written_modules(checkpoint, trained, base.model.table());
+  EXPECT_FALSE(whole.are_tied);
+  Adapters(checkpoint, base.settings(checkpoint))
+      .write_folder(base.path("back"), base.model.table(), whole);
+  expect_same_tensors(adapters, base.path("back"));
+  const Json written = Json::parse(read_file(base.path("back") / kAdapterConfigName));
+  EXPECT_EQ(written["modules_to_save"],
+            Json({"model.embed_tokens", "model.layers.0.input_layernorm",
+                  "model.layers.1.mlp.gate_proj", "model.layers.1.mlp.up_proj"}));
+  // A module has an adapter or is whole.
+  trained.emplace_back("decoder.layers.0.self_attention.linear_qkv.weight");
+  const auto both = written_modules(checkpoint, trained, base.model.table());
+  EXPECT_THAT(error_of<ConfigError>([&] {
+                Adapters(checkpoint, base.settings(checkpoint))
+                    .write_folder(base.path("both"), base.model.table(), both);
+              }),
+              HasSubstr("was trained whole and has an adapter too"));
+}
+
+// Both of two tied tensors are written, as peft needs them, and read.
+TEST(Adapters, TiedTensorsAreWrittenTwice) {
+  Json model = tiny_llama();
+  model["tie_word_embeddings"] = true;
+  const TinyBase base(model);
+  Json config = lora_config(kSeven);
+  config["modules_to_save"] = {"embed_tokens"};
+  auto adapters = base.adapters(config, all);
+  add_whole(adapters, base, {"model.embed_tokens.weight"});
+  adapters.write();
+  EXPECT_THAT(fault_of(base), HasSubstr("the base ties model.embed_tokens.weight and lm_head"));
+  TinyTensor head = adapters.tensors.back();
+  head.name = "base_model.model.lm_head.weight";
+  adapters.tensors.push_back(head);
+  adapters.write();
+  const AdapterFolder folder = base.read();
+  const CheckpointReader checkpoint = base.imported(folder);
+  const auto whole = written_modules(checkpoint, folder.settings().trained, base.model.table());
+  EXPECT_TRUE(whole.are_tied);
+  EXPECT_THAT(whole.names, testing::ElementsAre("lm_head", "model.embed_tokens"));
+  Adapters(checkpoint, base.settings(checkpoint))
+      .write_folder(base.path("back"), base.model.table(), whole);
+  expect_same_tensors(adapters, base.path("back"));
+  adapters.tensors.back().bytes[0] ^= 1;
+  adapters.write();
+  EXPECT_THAT(fault_of(base), HasSubstr("and they differ here"));
+}
+
+TEST(AdapterFolder, FaultsOfWholeModulesAreNamed) {
+  const TinyBase base(tiny_llama());
+  Json config = lora_config({"v_proj"});
+  const auto fault = [&](const std::vector<std::string>& listed,
+                         const std::vector<std::string>& names) {
+    config["modules_to_save"] = listed;
+    auto adapters = base.adapters(config, [](const auto& module) { return module.word == "v"; });
+    add_whole(adapters, base, names);
+    adapters.write();
+    return fault_of(base);
+  };
+  EXPECT_THAT(fault({"lm_head"}, {}), HasSubstr("has no tensor of lm_head"));
+  EXPECT_THAT(fault({"q_proj"}, {"model.layers.0.self_attn.q_proj.weight"}),
+              HasSubstr("but not model.layers.0.self_attn.k_proj.weight"));
+  EXPECT_THAT(fault({}, {"model.layers.0.self_attn.v_proj.weight"}),
+              HasSubstr("is whole and has an adapter too"));
 }
 
 TEST(Adapters, WhatComesInGoesOut) {

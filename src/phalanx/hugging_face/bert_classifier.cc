@@ -62,7 +62,15 @@ void read_classifier(const ConfigFile& config, ModelArguments& settings) {
   const std::vector<std::string> labels = read_labels(config);
   settings.set("--labels", joined_words(labels));
   settings.set("--num-classes", std::ssize(labels));
-  for (const char* key : {"label2id", "finetuning_task", "tie_word_embeddings"}) config.skip(key);
+  if (const auto numbers = config.object("label2id")) {
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const auto number = static_cast<std::int64_t>(i);
+      if (numbers->integer(labels[i], 0, kMostClasses, number) == number) continue;
+      config.warn("'label2id' contradicts 'id2label', which counts");
+      break;
+    }
+  }
+  for (const char* key : {"finetuning_task", "tie_word_embeddings"}) config.skip(key);
 }
 
 template <bool kPost>

@@ -30,6 +30,14 @@ Json written(const ModelArguments& settings) {
   return json;
 }
 
+// What the call logs.
+template <typename Call>
+std::string logged(const Call& call) {
+  testing::internal::CaptureStderr();
+  call();
+  return testing::internal::GetCapturedStderr();
+}
+
 template <typename Fault>
 void expect_fault(const Json& json, const std::string& mention) {
   EXPECT_THAT(error_of<Fault>([&] { settings_of(json); }),
@@ -110,11 +118,9 @@ TEST(HuggingFaceConfig, RotationsInEitherSpelling) {
   EXPECT_EQ(old.number("--rope-low-freq-factor"), 1.5);
   EXPECT_EQ(old.integer("--rope-original-max-positions"), 32);
 
-  // The new spelling wins.
-  const Json both = {{"rope_theta", 1.0},
-                     {"rope_scaling", {{"type", "linear"}, {"factor", 3.0}}},
-                     {"rope_parameters", with(llama3, {{"rope_theta", 500000.0}})}};
-  EXPECT_EQ(settings_of(with(tiny_llama(), both)).arguments(), old.arguments());
+  const Json fresh = {{"rope_theta", 1.0},
+                      {"rope_parameters", with(llama3, {{"rope_theta", 500000.0}})}};
+  EXPECT_EQ(settings_of(with(tiny_llama(), fresh)).arguments(), old.arguments());
 
   const Json linear = with(tiny_llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(settings_of(linear).number("--rotary-seq-len-interpolation-factor"), 2.0);
@@ -223,7 +229,115 @@ TEST(HuggingFaceConfig, MalformedValuesAreRefused) {
   expect_fault<DataError>(with(qwen2, {{"layer_types", {"full_attention"}}}), "layer_types");
   EXPECT_THROW(ConfigFile("[]", "config.json"), DataError);
   EXPECT_THROW(ConfigFile(R"({"a": 1, "a": 2})", "config.json"), DataError);
-  EXPECT_THROW(ConfigFile(R"({"a": NaN})", "config.json"), DataError);
+  EXPECT_THAT(error_of<DataError>([] { ConfigFile("{\"a\": 1,\n}", "config.json"); }),
+              HasSubstr("config.json: not JSON: line 2, column 1: a comma before }"));
+}
+
+// The values are what transformers 5.24 computes with.
+TEST(HuggingFaceConfig, OfTwoRotationsTheOlderKeyCounts) {
+  const Json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const Json fresh = {{"rope_type", "default"}, {"rope_theta", 5.0}};
+  ModelArguments both;
+  EXPECT_THAT(logged([&] {
+                both = settings_of(
+                    with(tiny_llama(), {{"rope_scaling", yarn}, {"rope_parameters", fresh}}));
+              }),
+              HasSubstr("'rope_scaling' and 'rope_parameters' are both there"));
+  EXPECT_EQ(both.text("--rope-type"), "yarn");
+  EXPECT_EQ(both.number("--rope-scaling-factor"), 4.0);
+  EXPECT_EQ(both.number("--rotary-base"), 10000.0);
+  const Json with_base = {{"rope_theta", 7.0}, {"rope_scaling", yarn}, {"rope_parameters", fresh}};
+  EXPECT_EQ(settings_of(with(tiny_llama(), with_base)).number("--rotary-base"), 7.0);
+  const Json same_base = {{"rope_scaling", with(yarn, {{"rope_theta", 5.0}})},
+                          {"rope_parameters", fresh}};
+  EXPECT_THAT(logged([&] { settings_of(with(tiny_llama(), same_base)); }),
+              HasSubstr("say different things"));
+  // An empty one is none.
+  const Json empty = {{"rope_scaling", Json::object()}, {"rope_parameters", fresh}};
+  EXPECT_EQ(settings_of(with(tiny_llama(), empty)).number("--rotary-base"), 5.0);
+}
+
+TEST(HuggingFaceConfig, TwoEqualRotationsAreOne) {
+  const Json linear = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5.0}};
+  const Json both = with(tiny_llama(), {{"rope_scaling", linear}, {"rope_parameters", linear}});
+  EXPECT_EQ(logged([&] { EXPECT_EQ(settings_of(both).number("--rotary-base"), 5.0); }), "");
+}
+
+TEST(HuggingFaceConfig, OriginalPositionsAtTheTopCount) {
+  const auto positions = [](const Json& rope) {
+    const Json changes = {{"original_max_position_embeddings", 32}, {"rope_scaling", rope}};
+    return settings_of(with(tiny_llama(), changes)).integer("--rope-original-max-positions");
+  };
+  EXPECT_EQ(positions({{"rope_type", "yarn"}, {"factor", 4.0}}), 32);
+  const Json inside = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  EXPECT_THAT(logged([&] { EXPECT_EQ(positions(inside), 32); }),
+              HasSubstr("it counts, as in transformers 5; version 4 took 16"));
+  EXPECT_EQ(positions({{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0}}),
+            32);
+}
+
+TEST(HuggingFaceConfig, KeysOfARotationThatAreNotUnderstoodAreTold) {
+  const auto warnings = [](const Json& rope) {
+    return logged([&] { settings_of(with(tiny_llama(), {{"rope_scaling", rope}})); });
+  };
+  EXPECT_THAT(warnings({{"rope_type", "yarn"}, {"factor", 4.0}, {"attn_factor", 0.878}}),
+              HasSubstr("rope_scaling: not understood, nothing depends on it: attn_factor"));
+  EXPECT_THAT(warnings({{"rope_type", "linear"}, {"factor", 4.0}, {"beta_fast", 32}}),
+              HasSubstr("beta_fast"));
+  EXPECT_THAT(warnings({{"rope_type", "default"}, {"factor", 4.0}}), HasSubstr("factor"));
+  EXPECT_EQ(warnings({{"rope_type", "yarn"}, {"factor", 4.0}, {"mscale", 1.0}}), "");
+}
+
+TEST(HuggingFaceConfig, TwoNamesOfOneKey) {
+  Json json = tiny_gpt2();
+  json["hidden_size"] = 32;
+  expect_fault<ConfigError>(json, "'n_embd' is 16 and 'hidden_size' is 32");
+  json.erase("n_embd");
+  EXPECT_EQ(settings_of(json).hidden(), 32);
+  json["n_embd"] = 32;
+  EXPECT_EQ(settings_of(json).hidden(), 32);
+  const Json qwen = with(tiny_of("Qwen2ForCausalLM", "qwen2"),
+                         {{"layer_types", {"full_attention", "sliding_attention"}}});
+  expect_fault<ConfigError>(qwen, "'use_sliding_window' is not true");
+}
+
+TEST(HuggingFaceConfig, NumbersOfPythonAreReadAndDecideNothing) {
+  Json json = tiny_llama();
+  std::string text = json.dump();
+  text.insert(text.size() - 1, R"(,"time_step_limit":[0.0,Infinity],"x":NaN,"y":-Infinity)");
+  const ConfigFile file(text, "config.json");
+  ModelArguments settings;
+  architecture_of(file).read_config(file, settings);
+  EXPECT_EQ(settings.hidden(), 16);
+  text.replace(text.find("1e-05"), 5, "NaN");
+  const ConfigFile wrong(text, "config.json");
+  EXPECT_THAT(error_of<DataError>([&] { architecture_of(wrong).read_config(wrong, settings); }),
+              HasSubstr("'rms_norm_eps' is NaN"));
+}
+
+TEST(HuggingFaceConfig, KeysWithoutEffectAreListed) {
+  const ConfigFile file(
+      with(tiny_of("Qwen2ForCausalLM", "qwen2"), {{"sliding_window", 8},
+                                                  {"use_sliding_window", false},
+                                                  {"rope_theta", 3.0},
+                                                  {"rope_parameters", {{"rope_theta", 5.0}}},
+                                                  {"foo", 1},
+                                                  {"bar", nullptr}})
+          .dump(),
+      "it");
+  ModelArguments settings;
+  architecture_of(file).read_config(file, settings);
+  using testing::Contains;
+  for (const char* key : {"rope_theta (", "sliding_window (", "foo"}) {
+    EXPECT_THAT(file.unused(), Contains(testing::StartsWith(key)));
+  }
+  EXPECT_THAT(file.unused(), testing::Not(Contains("bar")));
+  EXPECT_THAT(file.unused(true), Contains("bar"));
 }
 
 TEST(HuggingFaceConfig, KeysThatNobodyReadAreKnown) {

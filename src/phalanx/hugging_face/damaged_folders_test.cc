@@ -136,7 +136,7 @@ std::vector<Damage> damages_of_config() {
        }},
       {"no object", kData, "config.json: not a JSON object",
        [](const Patient& p) { put_file(p / "config.json", "[]"); }},
-      {"NaN", kData, "config.json: not JSON",
+      {"NaN", kData, "config.json: 'rms_norm_eps' is NaN",
        [](const Patient& p) { p.edit_text("config.json", "1e-06", "NaN"); }},
       {"huge number", kData, "config.json",
        [](const Patient& p) { p.edit_text("config.json", "1e-06", "1e999"); }},
@@ -181,8 +181,6 @@ std::vector<Damage> damages_of_config() {
          p.edit_json("config.json",
                      [](Json& config) { config["rope_parameters"]["rope_type"] = "longrope"; });
        }},
-      {"broken generation_config.json", kData, "generation_config.json",
-       [](const Patient& p) { put_file(p / "generation_config.json", "{"); }},
   };
 }
 
@@ -341,6 +339,19 @@ TEST(DamagedFolders, Weights) {
 
 TEST(DamagedFolders, Shards) {
   for (const Damage& damage : damages_of_shards()) expect_refused(damage);
+}
+
+// As in transformers: how texts are generated is no part of the model.
+TEST(DamagedFolders, AGenerationConfigThatCannotBeReadIsLeftOut) {
+  const Patient patient("llama-llama3-rope");
+  put_file(patient / "generation_config.json", "{\"temperature\": 0.6,\n}");
+  testing::internal::CaptureStderr();
+  const Import model(patient.folder());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("generation_config.json: not JSON: line 2, column 1: a comma "
+                                 "before }: what it says is not taken"));
+  EXPECT_FALSE(model.folder().generation().has_value());
+  EXPECT_TRUE(write_import(model, output_of(patient)));
 }
 
 // What is left out on demand.

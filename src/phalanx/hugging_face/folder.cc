@@ -104,8 +104,17 @@ Folder::Folder(fs::path directory) : directory_(std::move(directory)) {
   }
   config_.emplace(directory_ / kConfigName);
   const fs::path generation = directory_ / kGenerationName;
-  if (fs::exists(generation, error)) generation_.emplace(generation);
+  if (fs::exists(generation, error)) read_generation(generation);
   open_weights();
+}
+
+// transformers goes on without a file that it cannot read, and takes config.json's token ids.
+void Folder::read_generation(const fs::path& path) {
+  try {
+    generation_.emplace(path);
+  } catch (const DataError& error) {
+    log_warning("{}: what it says is not taken: config.json's token ids count", error.what());
+  }
 }
 
 void Folder::open_weights() {
@@ -130,7 +139,7 @@ void Folder::open_index(const fs::path& path) {
   if (const auto bytes = fs::file_size(path, error); !error && bytes > kLongestIndex) {
     throw DataError("{}: {} bytes are more than the limit of {}", where, bytes, kLongestIndex);
   }
-  const nlohmann::json json = parse_strict_json(read_file(path), where);
+  const nlohmann::json json = parse_python_json(read_file(path), where);
   if (!json.is_object()) throw DataError("{}: not a JSON object", where);
   const auto files = read_weight_map(json, where);
   std::set<std::string> names;

@@ -41,13 +41,14 @@ class Folder {
 
   const std::filesystem::path& directory() const { return directory_; }
   const ConfigFile& config() const { return *config_; }
-  // generation_config.json, if it is there.
+  // generation_config.json, if it is there and can be read.
   const std::optional<ConfigFile>& generation() const { return generation_; }
   const std::map<std::string, FolderTensor, std::less<>>& tensors() const { return tensors_; }
   // The number of files with weights.
   const std::vector<std::unique_ptr<MappedSafetensors>>& files() const { return files_; }
 
  private:
+  void read_generation(const std::filesystem::path& path);
   void open_weights();
   void open_index(const std::filesystem::path& path);
 

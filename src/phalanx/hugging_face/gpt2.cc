@@ -14,6 +14,10 @@ namespace phalanx::hugging_face {
 namespace {
 
 void read_gpt2(const ConfigFile& config, ModelArguments& settings) {
+  config.also_called("n_embd", "hidden_size");
+  config.also_called("n_head", "num_attention_heads");
+  config.also_called("n_layer", "num_hidden_layers");
+  config.also_called("n_positions", "max_position_embeddings");
   settings.set("--num-layers", config.size("n_layer", kMostLayers));
   const std::int64_t hidden = config.size("n_embd");
   const std::int64_t heads = config.size("n_head", kMostHeads);
@@ -48,8 +52,13 @@ void read_gpt2(const ConfigFile& config, ModelArguments& settings) {
   config.expect("scale_attn_weights", true, true);
   config.expect("scale_attn_by_inverse_layer_idx", false, false);
   config.expect("add_cross_attention", false, false);
-  // How another implementation computes the same.
-  config.skip("reorder_and_upcast_attn");
+  // An old name of n_positions that nothing reads; how another implementation computes the same;
+  // heads that classify.
+  for (const char* key :
+       {"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
+        "summary_proj_to_labels", "summary_type", "summary_use_proj"}) {
+    config.skip(key);
+  }
 }
 
 void write_gpt2(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {

@@ -64,10 +64,25 @@ void Import::read_tokens() {
   keep(kGenerationBos, generation_ids("bos_token_id", kConfigBos));
   keep(kGenerationEos, generation_ids("eos_token_id", kConfigEos));
   keep_generation();
+  check_decoder_start();
   for (const char* key : {"transformers_version", "torch_dtype", "dtype", "use_cache",
-                          "_name_or_path", "return_dict", "bos_token_id", "eos_token_id"}) {
+                          "_name_or_path", "return_dict", "bos_token_id", "eos_token_id",
+                          "tokenizer_class", "id2label", "label2id", "pretraining_tp"}) {
     config.skip(key);
   }
+}
+
+// transformers trains with config.json's and generates with generation_config.json's.
+void Import::check_decoder_start() const {
+  constexpr const char* kKey = "decoder_start_token_id";
+  const auto& generation = folder_.generation();
+  if (!settings_.has(kConfigDecoderStart) || !generation || !generation->says(kKey)) return;
+  const std::int64_t own = settings_.integer(kConfigDecoderStart);
+  const std::int64_t others = generation->integer(kKey, -kMostInt32, kMostInt32);
+  if (own == others) return;
+  generation->warn(fmt::format(
+      "'{}' is {}, but {} in config.json, which counts: Phalanx trains and generates with one",
+      kKey, others, own));
 }
 
 void Import::keep_generation() {

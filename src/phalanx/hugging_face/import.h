@@ -42,6 +42,7 @@ class Import {
  private:
   void read_tokens();
   void keep_generation();
+  void check_decoder_start() const;
   void check_sizes() const;
   void place_tensors(bool ignore_unexpected);
   void split_joined();

@@ -41,7 +41,9 @@ void read_qwen_window(const ConfigFile& config, ModelArguments& settings) {
   const std::int64_t count = settings.layers();
   const std::int64_t first = config.integer("max_window_layers", 0, kMostInt32, 28);
   std::vector<bool> layers = layers_of_types(config, count);
-  if (layers.empty()) {
+  if (!layers.empty()) {
+    config.without_effect("max_window_layers", "layer_types counts");
+  } else {
     for (std::int64_t layer = 0; layer < count; ++layer) layers.push_back(layer >= first);
   }
   read_switched_window(config, layers, settings);

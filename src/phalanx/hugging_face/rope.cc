@@ -1,8 +1,11 @@
 #include "phalanx/hugging_face/rope.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "phalanx/base/error.h"
@@ -18,14 +21,31 @@ double positive(const ConfigFile& config, const std::string& key,
   return value;
 }
 
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+// The positions before the model was stretched: the key at the top counts more than that of the
+// dictionary, as in transformers 5.
+std::int64_t original_positions(const ConfigFile& config, const ConfigFile& rope,
+                                std::optional<std::int64_t> absent) {
+  const std::int64_t at_top = config.size(kOriginal, kMostInt32, 0);
+  if (at_top == 0) return rope.size(kOriginal, kMostInt32, absent);
+  const std::int64_t inside = rope.size(kOriginal, kMostInt32, absent.value_or(at_top));
+  if (inside != at_top) {
+    config.warn(fmt::format(
+        "'{0}' at the top is {1}: it counts, as in transformers 5; version 4 took {2}{3}",
+        kOriginal, at_top, inside,
+        rope.has(kOriginal) ? ", that of the rotation's dictionary" : ", all positions"));
+  }
+  return at_top;
+}
+
 // The kinds whose dictionaries have the same form.
-void read_llama3(const ConfigFile& rope, ModelArguments& settings) {
+void read_llama3(const ConfigFile& config, const ConfigFile& rope, ModelArguments& settings) {
   settings.set("--use-rope-scaling", true);
   settings.set("--rope-scaling-factor", positive(rope, "factor"));
   settings.set("--rope-low-freq-factor", positive(rope, "low_freq_factor"));
   settings.set("--rope-high-freq-factor", positive(rope, "high_freq_factor"));
-  settings.set("--rope-original-max-positions",
-               rope.size("original_max_position_embeddings", kMostInt32));
+  settings.set("--rope-original-max-positions", original_positions(config, rope, std::nullopt));
   if (settings.number("--rope-low-freq-factor") >= settings.number("--rope-high-freq-factor")) {
     throw DataError("{}: 'low_freq_factor' is not below 'high_freq_factor'", rope.where());
   }
@@ -36,10 +56,9 @@ double yarn_growth(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
-void read_yarn(const ConfigFile& rope, ModelArguments& settings) {
+void read_yarn(const ConfigFile& config, const ConfigFile& rope, ModelArguments& settings) {
   const std::int64_t positions = settings.positions();
-  const std::int64_t original =
-      rope.size("original_max_position_embeddings", kMostInt32, positions);
+  const std::int64_t original = original_positions(config, rope, positions);
   const double factor =
       positive(rope, "factor", static_cast<double>(positions) / static_cast<double>(original));
   settings.set("--rope-type", "yarn");
@@ -59,17 +78,19 @@ void read_yarn(const ConfigFile& rope, ModelArguments& settings) {
   settings.set("--yarn-attention-factor", attention);
 }
 
-void read_scaling(const ConfigFile& rope, ModelArguments& settings) {
+void read_scaling(const ConfigFile& config, const ConfigFile& rope, ModelArguments& settings) {
   const std::string old_kind = rope.text("type", "default");
   const std::string kind = rope.text("rope_type", old_kind);
-  if (kind == "default") return;
+  if (rope.says("type") && kind != old_kind) {
+    rope.without_effect("type", "rope_type is " + kind);
+  }
   if (kind == "linear") {
     settings.set("--rotary-seq-len-interpolation-factor", positive(rope, "factor"));
   } else if (kind == "llama3") {
-    read_llama3(rope, settings);
+    read_llama3(config, rope, settings);
   } else if (kind == "yarn") {
-    read_yarn(rope, settings);
-  } else {
+    read_yarn(config, rope, settings);
+  } else if (kind != "default") {
     throw ConfigError("{}: 'rope_type' {} is not supported: default, linear, llama3 and yarn are",
                       rope.where(), kind);
   }
@@ -81,30 +102,58 @@ void check_whole(const ConfigFile& config) {
                     config.where(), config.number("partial_rotary_factor", 1.0));
 }
 
+// What a dictionary and the base beside it say of a model of so many positions.
+ModelArguments dictionary_flags(const ConfigFile& config, const ConfigFile& rope, double base,
+                                std::int64_t positions) {
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (!rope.has(kind)) continue;
+    throw ConfigError("{}: '{}': rotations that differ from layer to layer are not supported",
+                      rope.where(), kind);
+  }
+  check_whole(rope);
+  ModelArguments flags;
+  flags.set("--max-position-embeddings", positions);
+  flags.set("--rotary-base", positive(rope, "rope_theta", base));
+  read_scaling(config, rope, flags);
+  return flags;
+}
+
+// transformers takes rope_scaling whole, and nothing of rope_parameters. Silent if both make the
+// same model.
+void compare_with_parameters(const ConfigFile& config, const ModelArguments& of_scaling,
+                             double base) {
+  const auto parameters = config.object("rope_parameters");
+  if (!parameters) return;
+  const auto others = dictionary_flags(config, *parameters, base, of_scaling.positions());
+  if (others.arguments() == of_scaling.arguments()) return;
+  config.warn(
+      "'rope_scaling' and 'rope_parameters' are both there and say different things: rope_scaling "
+      "counts, as in transformers; remove the one that is wrong");
+  config.without_effect("rope_parameters", "rope_scaling counts");
+}
+
 }  // namespace
 
 void read_rope(const ConfigFile& config, double base, ModelArguments& settings) {
   settings.set("--position-embedding-type", "rope");
   check_whole(config);
-  const auto theta = config.number("rope_theta", base);
-  const auto scaling = config.object("rope_scaling");
-  const auto parameters = config.object("rope_parameters");
-  if (!parameters) {
-    settings.set("--rotary-base", positive(config, "rope_theta", theta));
-    if (scaling) {
-      check_whole(*scaling);
-      read_scaling(*scaling, settings);
-    }
+  const double theta = positive(config, "rope_theta", base);
+  const bool has_scaling = config.says("rope_scaling");
+  const auto rope = config.object(has_scaling ? "rope_scaling" : "rope_parameters");
+  if (!rope) {
+    settings.set("--rotary-base", theta);
     return;
   }
-  for (const char* kind : {"full_attention", "sliding_attention"}) {
-    if (!parameters->has(kind)) continue;
-    throw ConfigError("{}: '{}': rotations that differ from layer to layer are not supported",
-                      parameters->where(), kind);
+  const auto flags = dictionary_flags(config, *rope, theta, settings.positions());
+  for (const auto& [flag, value] : flags.arguments()) settings.set(flag, value);
+  rope->warn_of_ignored();
+  if (has_scaling) compare_with_parameters(config, flags, theta);
+  if (flags.number("--rotary-base") != theta) {
+    config.without_effect("rope_theta", "that of the rotation's dictionary counts");
   }
-  settings.set("--rotary-base", positive(*parameters, "rope_theta", theta));
-  check_whole(*parameters);
-  read_scaling(*parameters, settings);
+  if (!flags.has("--rope-original-max-positions")) {
+    config.without_effect(kOriginal, "the rotation's kind has no such number");
+  }
 }
 
 void write_rope(const ModelArguments& settings, nlohmann::json& config, Faults& faults) {

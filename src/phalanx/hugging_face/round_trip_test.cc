@@ -108,6 +108,16 @@ TEST_F(RoundTrip, KeysOfGenerationAreKept) {
   settings.set(kGenerationOthers, "[1]");
   EXPECT_THROW(Export(checkpoint, settings, kLlama, std::nullopt).generation_json(), DataError);
 
+  // A number of Python's is told and left out; the rest stays.
+  std::string text = generation.dump();
+  text.insert(text.size() - 1, R"(,"typical_p":NaN)");
+  put_file(at("in") / kGenerationName, text);
+  testing::internal::CaptureStderr();
+  const CheckpointReader with_nan = imported(folder);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("'typical_p' has NaN"));
+  EXPECT_EQ(Json::parse(settings_of(with_nan).text(kGenerationOthers)),
+            Json::parse(settings_of(checkpoint).text(kGenerationOthers)));
+
   generation["long"] = std::string(std::size_t{1} << 18, 'x');
   put_file(at("in") / kGenerationName, generation.dump());
   EXPECT_FALSE(settings_of(imported(folder)).has(kGenerationOthers));

@@ -32,7 +32,23 @@ struct Mlp {
 constexpr std::array kMlps = {Mlp{"relu", "relu", false}, Mlp{"gated-gelu", "gelu", true},
                               Mlp{"gated-silu", "silu", true}};
 
+// Files repeat what feed_forward_proj says in two other keys, which count more in transformers 5.
+void check_mlp(const ConfigFile& config, const Mlp& mlp) {
+  const std::string_view activation = mlp.activation == "gelu" ? "gelu_new" : mlp.activation;
+  const std::string said = config.text("dense_act_fn", std::string(activation));
+  if (said != activation || config.boolean("is_gated_act", mlp.gated) != mlp.gated) {
+    throw ConfigError(
+        "{}: 'feed_forward_proj' is {}, but 'dense_act_fn' and 'is_gated_act' say another MLP: "
+        "remove what is wrong",
+        config.where(), mlp.name);
+  }
+}
+
 void read_t5(const ConfigFile& config, ModelArguments& settings) {
+  config.also_called("d_model", "hidden_size");
+  config.also_called("num_heads", "num_attention_heads");
+  config.also_called("num_layers", "num_hidden_layers");
+  config.also_called("d_kv", "head_dim");
   const std::int64_t layers = config.size("num_layers", kMostLayers);
   settings.set("--num-layers", layers);
   settings.set("--decoder-num-layers", config.size("num_decoder_layers", kMostLayers, layers));
@@ -48,6 +64,7 @@ void read_t5(const ConfigFile& config, ModelArguments& settings) {
         "{}: 'feed_forward_proj' {} is not supported here: relu, gated-gelu and gated-silu are",
         config.where(), proj);
   }
+  check_mlp(config, *mlp);
   settings.set("--activation-func", std::string(mlp->activation));
   settings.set("--gated-linear-unit", mlp->gated);
   settings.set("--no-bias-gelu-fusion", false);
@@ -73,10 +90,9 @@ void read_t5(const ConfigFile& config, ModelArguments& settings) {
   settings.set(kConfigDecoderStart,
                config.integer("decoder_start_token_id", 0, settings.vocabulary() - 1, 0));
   config.expect("is_encoder_decoder", true, true);
-  // Keys that repeat feed_forward_proj, belong to other heads, or are about initial weights.
-  for (const char* key :
-       {"dense_act_fn", "is_gated_act", "classifier_dropout", "initializer_factor", "is_decoder",
-        "output_past", "task_specific_params"}) {
+  // Keys that belong to other heads, or are about initial weights.
+  for (const char* key : {"classifier_dropout", "initializer_factor", "is_decoder", "output_past",
+                          "task_specific_params"}) {
     config.skip(key);
   }
 }

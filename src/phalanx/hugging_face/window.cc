@@ -73,7 +73,16 @@ void read_switched_window(const ConfigFile& config, const std::vector<bool>& lay
                           ModelArguments& settings) {
   constexpr std::int64_t kWindow = 4096;
   const bool is_used = config.boolean("use_sliding_window", false);
-  config.skip("sliding_window");
+  if (!is_used && config.has("layer_types") && std::ranges::find(layers, true) != layers.end()) {
+    throw ConfigError(
+        "{}: 'layer_types' has sliding_attention, but 'use_sliding_window' is not true: set one to "
+        "what the model is",
+        config.where());
+  }
+  if (!is_used) {
+    config.without_effect("sliding_window", "use_sliding_window is not true");
+    config.without_effect("max_window_layers", "use_sliding_window is not true");
+  }
   if (!is_used || config.is_null("sliding_window")) return;
   set_window({.keys = config.size("sliding_window", kMostInt32, kWindow), .layers = layers},
              settings);

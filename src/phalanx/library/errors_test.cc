@@ -28,8 +28,8 @@ std::string with_flag(const std::string& name, const Json& value) {
 
 TEST(Errors, AreOfTheRequest) {
   expect_error(phalanx_plan(nullptr), 64, "the request is NULL");
-  expect_error(phalanx_plan("{\"model\": "), 64, "the request: not JSON at byte");
-  expect_error(phalanx_plan("\"\xff\""), 64, "the request: not JSON at byte");
+  expect_error(phalanx_plan("{\"model\": "), 64, "the request: not JSON: line 1");
+  expect_error(phalanx_plan("\"\xff\""), 64, "the request: not JSON: line 1");
   expect_error(phalanx_plan(R"({"model": "gpt", "model": "bert"})"), 64,
                R"(the request: the key "model" comes twice)");
   expect_error(phalanx_plan("[1]"), 64, "the request is [1]: give a JSON object");

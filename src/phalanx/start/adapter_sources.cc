@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/working_directory.h"
@@ -32,7 +33,8 @@ void check_scale(const LoraConfig& lora, const AdapterSettings& loaded) {
   if (own.rank == loaded.rank && own.scale() == loaded.scale()) return;
   throw ConfigError(
       "--lora-load {}: its adapters have rank {} and are added times {:.9g}; the flags of this run "
-      "say rank {} and {:.9g}: give --lora-rank {} --lora-alpha {:.9g}{}",
+      "say rank {} and {:.9g}: leave --lora-rank, --lora-alpha and --lora-scaling out, or give "
+      "--lora-rank {} --lora-alpha {:.9g}{}",
       lora.load, loaded.rank, loaded.scale(), own.rank, own.scale(), loaded.rank, loaded.alpha,
       loaded.rank_stabilized ? " --lora-scaling rank-stabilized" : "");
 }
@@ -42,6 +44,13 @@ std::shared_ptr<const CheckpointReader> adapters_of_folder(const LoraConfig& lor
                                                            bool leads) {
   const AdapterFolder folder(lora.load, ModelArguments(base.manifest().arguments));
   check_scale(lora, folder.settings());
+  if (!folder.scaled().empty()) {
+    throw ConfigError(
+        "--lora-load {}: alpha / rank of {} is not that of the others (rank_pattern, "
+        "alpha_pattern): adapters are trained with one for all. import hf --lora takes them for "
+        "inference, and export hf --merge-lora of that makes a base for new ones",
+        lora.load, first_few(folder.scaled(), ", "));
+  }
   if (leads && !folder.config().base_model.empty()) {
     log_info("> --lora-load {}: adapters of {}", lora.load, folder.config().base_model);
   }
@@ -134,24 +143,45 @@ std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReade
 void check_loaded_adapters(const TrainConfig& config, const Model& model,
                            const CheckpointReader& checkpoint) {
   const CheckpointReader* adapters = checkpoint.overlay();
-  if (adapters == nullptr) return;
+  if (adapters == nullptr && !checkpoint.manifest().base) return;
   nn::ParamTable table;
+  table.freeze(frozen_parameters(config));
   model.build_chunk(model.whole(), table);
+  std::set<std::string_view> own, trained;
+  for (const ParamSpec& spec : table.specs()) {
+    if (is_of_adapter(spec.name)) own.insert(spec.name);
+    if (spec.trainable) trained.insert(spec.name);
+  }
+  // The run keeps what it trains; of all else only the base is known later.
+  const auto check_whole = [&](const CheckpointReader& reader, const std::string& place) {
+    for (const Manifest::Entry& entry : reader.manifest().tensors) {
+      const bool is_adapter = is_of_adapter(entry.name);
+      if (entry.name.starts_with(kOptimizerPrefix) || is_adapter || trained.contains(entry.name)) {
+        continue;
+      }
+      throw ConfigError(
+          "{}: has {} whole beside the adapters, and this run would not keep it: give --trainable "
+          "'^{}$', which trains it further",
+          place, entry.name, entry.name);
+    }
+  };
+  if (checkpoint.manifest().base) check_whole(checkpoint, checkpoint.place());
+  if (adapters == nullptr) return;
+  const std::string place = "--lora-load " + config.lora.load;
   const auto refuse = [&](const std::string& name, std::string_view fault) {
     throw ConfigError(
-        "--lora-load {}: {} {}: give --lora-targets and --lora-layers as the adapters have them",
-        config.lora.load, name, fault);
+        "{}: {} {}: give --lora-targets and --lora-layers as the adapters have them, or leave them "
+        "out",
+        place, name, fault);
   };
-  std::set<std::string_view> names;
-  for (const ParamSpec& spec : table.specs()) {
-    if (!is_of_adapter(spec.name)) continue;
-    names.insert(spec.name);
-    if (adapters->find(spec.name) == nullptr) refuse(spec.name, "is missing");
+  for (const std::string_view name : own) {
+    if (adapters->find(name) == nullptr) refuse(std::string(name), "is missing");
   }
   for (const Manifest::Entry& entry : adapters->manifest().tensors) {
     if (entry.name.starts_with(kOptimizerPrefix) || !is_of_adapter(entry.name)) continue;
-    if (!names.contains(entry.name)) refuse(entry.name, "has no place in this model");
+    if (!own.contains(entry.name)) refuse(entry.name, "has no place in this model");
   }
+  check_whole(*adapters, place);
 }
 
 }  // namespace phalanx

@@ -21,7 +21,8 @@ namespace phalanx {
 std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReader* checkpoint,
                                             bool leads);
 
-// ConfigError unless the adapters of --lora-load are those of the model.
+// ConfigError unless the adapters of --lora-load are those of the model, and the run trains all
+// that stands beside them and beside the adapters of a checkpoint: it would not be saved.
 void check_loaded_adapters(const TrainConfig& config, const Model& model,
                            const CheckpointReader& checkpoint);
 

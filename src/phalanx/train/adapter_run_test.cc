@@ -120,6 +120,21 @@ TEST_F(AdapterRunTest, BeginsWithAdaptersThatAreThere) {
   EXPECT_THAT(refusal(c), HasSubstr("has no place in this model"));
 }
 
+// What was trained beside the adapters would be in no checkpoint of a run that does not train it.
+TEST_F(AdapterRunTest, WhatStandsWholeBesideAdaptersMustBeTrained) {
+  train(with_flags(config("first"), "--trainable word_embeddings"));
+  TrainConfig c = config("next");
+  c.lora.load = path("first");
+  EXPECT_THAT(refusal(c), AllOf(HasSubstr("--lora-load"),
+                                HasSubstr("has embedding.word_embeddings.weight whole beside")));
+  TrainConfig further = config("further");
+  further.run.pretrained_checkpoint.clear();
+  further.run.load = path("first");
+  further.run.finetune = true;
+  EXPECT_THAT(refusal(further), HasSubstr("--trainable '^embedding.word_embeddings.weight$'"));
+  train(with_flags(further, "--trainable word_embeddings"));
+}
+
 TEST_F(AdapterRunTest, TheBaseMayMoveButNotChange) {
   TrainConfig c = config("run");
   c.run.exit_interval = 3;
