@@ -122,6 +122,38 @@ TEST_F(CommandLineTest, AWorkingDirectoryThatIsGoneIsTold) {
 }
 
 // A plan judges what it does not read, and needs no file.
+// Names that are no text would come back from JSON as other names.
+TEST_F(CommandLineTest, NamesThatAreNoUtf8AreRefusedByTheirFlag) {
+  const std::string train =
+      "pretrain gpt --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 "
+      "--max-position-embeddings 8 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --mock-data "
+      "--tokenizer-type NullTokenizer --vocab-size 9 --eval-iters 0 --save-interval 1 ";
+  const std::string name = "\"$(printf 'run\\377')\"";
+  const std::string shown = "'run\\xff': not UTF-8 from byte 4 on";
+  expect_error(train + "--save " + name, 64, "--save " + shown);
+  expect_error("launch --nproc-per-node 2 " + train + "--save " + name, 64, "--save " + shown);
+  expect_error("checkpoint info " + name, 64, shown);
+  expect_error(name, 64, "unknown command run\\xff");
+  const auto with_variable = [&](const std::string& variable, const std::string& words,
+                                 const std::string& mention) {
+    const ProgramOutput output = run_between("export " + variable + "=" + name, words, "");
+    EXPECT_EQ(output.status, 64);
+    EXPECT_NE(output.err.find(mention), std::string::npos) << output.err;
+  };
+  with_variable("PET_LOG_DIR", "launch --nproc-per-node 1 " + train,
+                "the environment's PET_LOG_DIR " + shown);
+  with_variable("TORCHELASTIC_RUN_ID", train + "--save run",
+                "the environment's TORCHELASTIC_RUN_ID " + shown);
+  write("run.yaml", "save: ${PLACE}\n");
+  with_variable("PLACE", train + "--yaml-cfg run.yaml --yaml-env",
+                "run.yaml:1:7: the environment's PLACE " + shown);
+  // In a directory of such a name nothing begins that could not go on.
+  const ProgramOutput output =
+      run_between("mkdir " + name + " && cd " + name, train + "--save run", "|| exit $?", "");
+  EXPECT_NE(output.err.find("run\\xff/run: the path is not UTF-8"), std::string::npos)
+      << output.err;
+}
+
 TEST_F(CommandLineTest, APlanJudgesEveryGivenValue) {
   const std::string shape =
       "plan gpt --num-layers 010 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "phalanx/base/machine.h"
 #include "program_test.h"
 
 namespace phalanx {
@@ -210,6 +211,25 @@ TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
   expect_error(samples("--model bert --mask-prob 0"), 78, "--mask-prob");
   expect_error(samples("--model bert --short-seq-prob 1.5"), 78, "--short-seq-prob");
   expect_error(samples("--model bert --seq-length 4"), 78, "--seq-length");
+}
+
+// Before the kernel ends the command.
+TEST_F(MaskedSamplesTest, WhatDoesNotFitIntoMemoryIsRefused) {
+  constexpr std::int64_t kOfLongest = std::int64_t{400} << 30;
+  if (available_memory().bytes < kOfLongest) {
+    expect_error(
+        "dataset samples --data-path toy --split 1,0,0 --seq-length 2147483646 --train-samples 2",
+        78, "a sample of --seq-length 2147483646 takes");
+  }
+  expect_error(
+      "dataset samples --data-path toy --split 1,0,0 --seq-length 4 --train-samples 1000000000000",
+      78, "train for fewer samples");
+  expect_error(
+      "dataset samples --data-path 1 toy 1 toy --split 1,0,0 --seq-length 4 --train-samples "
+      "1000000000000",
+      78, "train for fewer samples");
+  expect_error(samples("--model bert --train-samples 1000000000000"), 78,
+               "train for fewer samples");
 }
 
 TEST_F(DataCommandsTest, ConversationsAreShownAsTheyAreTrained) {

@@ -54,7 +54,7 @@ Manifest::Base describe_base(const CheckpointReader& base) {
         "export hf --merge-lora and import hf have made of both",
         base.place());
   }
-  return {.path = absolute_path(base.directory()).string(),
+  return {.path = recorded_path(base.directory()),
           .weights_xxh3 = digest_of_weights(base),
           .manifest_xxh3 = digest_of_manifest_text(base)};
 }

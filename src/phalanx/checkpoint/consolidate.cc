@@ -41,7 +41,7 @@ std::filesystem::path consolidate(const CheckpointReader& reader,
                                   const std::filesystem::path& save) {
   Manifest manifest = reader.manifest();
   if (manifest.base) {
-    manifest.base->path = absolute_path(base_directory(reader)).string();
+    manifest.base->path = recorded_path(base_directory(reader));
   }
   SaveOptions options{.directory = save, .retention = {.keep_last = 0}};
   for (const auto& input : manifest.input_files) {

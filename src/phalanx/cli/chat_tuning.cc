@@ -316,11 +316,14 @@ void ChatTuning::choose_micro_batch(const FlagSet& flags, const Tokenizer& token
 void ChatTuning::choose_length(const FlagSet& flags, std::int64_t samples) {
   RunConfig& run = config_.run;
   const LayoutConfig& layout = config_.layout;
-  const std::int64_t batch = layout.global_batch_size;
-  if (samples == 0 || batch == 0) return;
-  const std::int64_t of_epoch = ceil_div(samples, batch);
+  if (samples == 0) return;
+  const BatchSchedule batches = batch_schedule(config_);
+  const std::int64_t of_epoch = batches.iterations_for(samples);
   if (!flags.given("--train-iters") && !flags.given("--train-samples")) {
-    run.train_iters = ceil_div(epochs_ * samples, batch);
+    run.train_iters = batches.iterations_for(epochs_ * samples);
+    const std::string batch = batches.pieces().size() == 1
+                                  ? std::to_string(batches.last())
+                                  : fmt::format("{} to {}", batches.smallest(), batches.largest());
     notes_.push_back(fmt::format(
         "{} epoch{} of {} sample{}: {} iterations of {}, in microbatches of {}", epochs_,
         epochs_ == 1 ? "" : "s", format_count(samples), samples == 1 ? "" : "s",

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/tokenizer_flags.h"
@@ -123,48 +124,75 @@ std::vector<std::int64_t> document_lengths(std::span<const std::int32_t> documen
   return lengths;
 }
 
-// In the order of the data set, because a cyclic order depends on the ranks.
-Json gpt_samples(const SampleSource& source, std::int64_t count, bool is_packed) {
-  const BatchSchema& schema = source.schema();
-  Sample sample(schema);
-  std::vector<double> counts(static_cast<std::size_t>(source.losses()));
-  Json list = Json::array();
-  Json documents = Json::array();
-  for (std::int64_t i = 0; i < count; ++i) {
-    source.fetch(i, sample, counts);
-    const auto inputs = sample.column<std::int32_t>(schema.index("tokens"));
-    std::vector<std::int32_t> tokens(inputs.begin(), inputs.end());
-    if (is_packed) {
-      documents.push_back(document_lengths(sample.column<std::int32_t>(schema.index("document"))));
-    } else {
-      tokens.push_back(sample.column<std::int32_t>(schema.index("labels")).back());
-    }
-    list.push_back(tokens);
-  }
-  Json found{{"samples", list}};
-  if (is_packed) found["documents"] = documents;
-  return found;
-}
+// Samples as JSON, one at a time: a user may ask for more than memory holds.
+class ShownSamples {
+ public:
+  virtual ~ShownSamples() = default;
+  virtual Json sample(std::int64_t i) = 0;
+  // Lists about all samples, in front of them and behind.
+  virtual Json before(std::int64_t /*count*/) { return Json::object(); }
+  virtual Json after() { return Json::object(); }
+};
 
-Json chat_samples(const SampleSource& source, std::int64_t count) {
-  const BatchSchema& schema = source.schema();
-  Sample sample(schema);
-  std::vector<double> counts(static_cast<std::size_t>(source.losses()));
-  const auto numbers = [&]<typename T>(T /*type*/, std::string_view column) {
-    const auto all = sample.column<T>(schema.index(column));
-    return std::vector<T>(all.begin(), all.end());
-  };
-  Json list = Json::array();
-  for (std::int64_t i = 0; i < count; ++i) {
-    source.fetch(i, sample, counts);
-    list.push_back({{"tokens", numbers(std::int32_t{}, "tokens")},
-                    {"labels", numbers(std::int32_t{}, "labels")},
-                    {"loss_mask", numbers(float{}, "loss_mask")},
-                    {"position_ids", numbers(std::int32_t{}, "position_ids")},
-                    {"documents", numbers(std::int32_t{}, "document")}});
+// In the order of the data set, because a cyclic order depends on the ranks.
+class GptShown final : public ShownSamples {
+ public:
+  GptShown(const SampleSource& source, bool is_packed)
+      : source_(source),
+        sample_(source.schema()),
+        counts_(static_cast<std::size_t>(source.losses())),
+        is_packed_(is_packed) {}
+
+  Json sample(std::int64_t i) override {
+    const BatchSchema& schema = source_.schema();
+    source_.fetch(i, sample_, counts_);
+    const auto inputs = sample_.column<std::int32_t>(schema.index("tokens"));
+    Json tokens = std::vector<std::int32_t>(inputs.begin(), inputs.end());
+    if (is_packed_) {
+      documents_.push_back(
+          document_lengths(sample_.column<std::int32_t>(schema.index("document"))));
+    } else {
+      tokens.push_back(sample_.column<std::int32_t>(schema.index("labels")).back());
+    }
+    return tokens;
   }
-  return {{"samples", list}};
-}
+  Json after() override {
+    return is_packed_ ? Json{{"documents", std::move(documents_)}} : Json::object();
+  }
+
+ private:
+  const SampleSource& source_;
+  Sample sample_;
+  std::vector<double> counts_;
+  bool is_packed_;
+  Json documents_ = Json::array();
+};
+
+class ChatShown final : public ShownSamples {
+ public:
+  explicit ChatShown(const SampleSource& source)
+      : source_(source),
+        sample_(source.schema()),
+        counts_(static_cast<std::size_t>(source.losses())) {}
+
+  Json sample(std::int64_t i) override {
+    source_.fetch(i, sample_, counts_);
+    const auto numbers = [&]<typename T>(T /*type*/, std::string_view column) {
+      const auto all = sample_.column<T>(source_.schema().index(column));
+      return std::vector<T>(all.begin(), all.end());
+    };
+    return {{"tokens", numbers(std::int32_t{}, "tokens")},
+            {"labels", numbers(std::int32_t{}, "labels")},
+            {"loss_mask", numbers(float{}, "loss_mask")},
+            {"position_ids", numbers(std::int32_t{}, "position_ids")},
+            {"documents", numbers(std::int32_t{}, "document")}};
+  }
+
+ private:
+  const SampleSource& source_;
+  Sample sample_;
+  std::vector<double> counts_;
+};
 
 Json to_json(const BertSample& sample) {
   return {{"text", sample.text},
@@ -186,21 +214,35 @@ Json to_json(const T5Sample& sample) {
 
 // For sources that are made of `Samples`.
 template <typename Samples, typename Whole>
-Json masked_samples(const SampleSource& source, std::int64_t count) {
-  Json index = Json::array();
-  Json list = Json::array();
-  Whole sample;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const SamplePlace place = source.place_of(i);
+class MaskedShown final : public ShownSamples {
+ public:
+  explicit MaskedShown(const SampleSource& source) : source_(source) {}
+
+  Json sample(std::int64_t i) override {
+    const SamplePlace place = source_.place_of(i);
+    samples_of(place).dataset().sample(place.index, whole_);
+    return to_json(whole_);
+  }
+  Json before(std::int64_t count) override {
+    Json index = Json::array();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const SamplePlace place = source_.place_of(i);
+      const SentenceSpan span = samples_of(place).dataset().mapping()[place.index];
+      index.push_back({span.first, span.end, span.target});
+    }
+    return {{"index", index}};
+  }
+
+ private:
+  static const Samples& samples_of(const SamplePlace& place) {
     const auto* const samples = dynamic_cast<const Samples*>(place.source);
     PHALANX_CHECK(samples != nullptr, "a source of another model");
-    const SentenceSpan span = samples->dataset().mapping()[place.index];
-    index.push_back({span.first, span.end, span.target});
-    samples->dataset().sample(place.index, sample);
-    list.push_back(to_json(sample));
+    return *samples;
   }
-  return {{"index", index}, {"samples", list}};
-}
+
+  const SampleSource& source_;
+  Whole whole_;
+};
 
 std::unique_ptr<Tokenizer> named_tokenizer(const FlagSet& flags, const TokenizerFlags& tokenizer) {
   const bool is_named = flags.given("--tokenizer-type") || flags.given("--vocab-file") ||
@@ -232,27 +274,54 @@ std::unique_ptr<DataSources> make_sources(const SamplesOptions& o, const SourceS
   return t5_sources(data, seed, *tokenizer);
 }
 
-Json first_samples(const SamplesOptions& o, const SampleSource& source) {
-  const std::int64_t count = std::min(o.first, source.size());
-  if (o.model == "bert") return masked_samples<BertSamples, BertSample>(source, count);
-  if (o.model == "t5") return masked_samples<T5Samples, T5Sample>(source, count);
-  if (o.config.data.sft) return chat_samples(source, count);
-  return gpt_samples(source, count, packs_documents(o.config.data));
+std::unique_ptr<ShownSamples> shown_samples(const SamplesOptions& o, const SampleSource& source) {
+  if (o.model == "bert") return std::make_unique<MaskedShown<BertSamples, BertSample>>(source);
+  if (o.model == "t5") return std::make_unique<MaskedShown<T5Samples, T5Sample>>(source);
+  if (o.config.data.sft) return std::make_unique<ChatShown>(source);
+  return std::make_unique<GptShown>(source, packs_documents(o.config.data));
 }
 
-void print(CommandIo& io, const SamplesOptions& o, std::int64_t length, const Json& found) {
+// A sample as it is read, as JSON and as its text.
+void expect_sample_fits(const SampleSource& source, const DataConfig& data) {
+  constexpr double kBytesOfNumber = sizeof(Json) + 8;
+  const auto bytes = static_cast<double>(source.schema().bytes(1));
+  const bool has_decoder = data.decoder_seq_length > 0;
+  expect_memory(
+      fmt::format(
+          "a sample of --seq-length {}{}", data.seq_length,
+          has_decoder ? fmt::format(" and --decoder-seq-length {}", data.decoder_seq_length) : ""),
+      bytes + bytes / sizeof(std::int32_t) * kBytesOfNumber,
+      has_decoder ? "give smaller ones" : "give a smaller one");
+}
+
+// `{"a": [...]}` as it stands inside of a larger object.
+std::string members_of(const Json& object, bool is_first) {
+  if (object.empty()) return "";
+  std::string text = object.dump();
+  text = text.substr(1, text.size() - 2);
+  return is_first ? text + "," : "," + text;
+}
+
+void print(CommandIo& io, const SamplesOptions& o, const SampleSource& source) {
+  const std::int64_t count = std::min(o.first, source.size());
+  if (count > 0) expect_sample_fits(source, o.config.data);
+  const auto shown = shown_samples(o, source);
   if (o.json) {
-    Json document{{"length", length}};
-    document.update(found);
-    io.print("{}\n", document.dump());
+    io.print("{{\"length\":{},{}\"samples\":[", source.size(),
+             members_of(shown->before(count), true));
+    for (std::int64_t i = 0; i < count; ++i) {
+      io.print("{}{}", i > 0 ? "," : "", shown->sample(i).dump());
+    }
+    io.print("]{}}}\n", members_of(shown->after(), false));
     return;
   }
-  io.print("{} samples\n", format_count(length));
-  for (std::size_t i = 0; i < found["samples"].size(); ++i) {
-    io.print("{}\n", found["samples"][i].dump());
-    if (found.contains("documents")) {
+  io.print("{} samples\n", format_count(source.size()));
+  for (std::int64_t i = 0; i < count; ++i) {
+    io.print("{}\n", shown->sample(i).dump());
+    const Json behind = shown->after();
+    if (behind.contains("documents")) {
       io.print("  documents of {} tokens\n",
-               fmt::join(found["documents"][i].get<std::vector<std::int64_t>>(), ", "));
+               fmt::join(behind["documents"].back().get<std::vector<std::int64_t>>(), ", "));
     }
   }
 }
@@ -283,8 +352,7 @@ int run_dataset_samples(CommandIo& io, const Arguments& arguments) {
       make_sources(o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache},
                    tokenizer_flags.options(), tokenizer.get());
   const RunData data(o.config.data, *sources, o.counts);
-  const SampleSource& source = *set_of(data, o).source;
-  print(io, o, source.size(), first_samples(o, source));
+  print(io, o, *set_of(data, o).source);
   return 0;
 }
 

@@ -12,13 +12,16 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/memory_files.h"
+#include "phalanx/flags/encoding.h"
 
 namespace phalanx {
 namespace {
 
 std::string text_of(const JobVariable& variable, const char* name) {
   const char* const text = variable(name);
-  return text != nullptr ? text : "";
+  if (text == nullptr) return "";
+  expect_utf8(fmt::format("the environment's {}", name), text);
+  return text;
 }
 
 std::int64_t count_of(const JobVariable& variable, const char* name) {

@@ -17,6 +17,7 @@
 #include "phalanx/base/error_report.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/mapped_file.h"
+#include "phalanx/base/utf8.h"
 #include "phalanx/cli/fault.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_io.h"
@@ -59,7 +60,9 @@ void print_error(const Call& call, std::string_view message) {
   const std::string typed = typed_command(call);
   while (!message.empty()) {
     const std::size_t end = std::min(message.find('\n'), message.size());
-    log_line(LogLevel::kError, fmt::format("{}: {}", typed, message.substr(0, end)));
+    // Words of a call and names of files may hold any bytes.
+    log_line(LogLevel::kError,
+             with_foreign_bytes_named(fmt::format("{}: {}", typed, message.substr(0, end))));
     message.remove_prefix(std::min(end + 1, message.size()));
   }
 }

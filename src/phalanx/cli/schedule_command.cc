@@ -15,6 +15,7 @@
 #include "phalanx/cli/schedule_report.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/pipeline/schedule.h"
+#include "phalanx/pipeline/schedule_memory.h"
 
 namespace phalanx {
 namespace {
@@ -197,6 +198,8 @@ void check_size(const ScheduleRequest& request) {
     throw UsageError("{} chunks and {} microbatches: more than {} forward passes are too many",
                      chunks, request.microbatches, kMost);
   }
+  expect_schedules_fit(static_cast<double>(chunks) * request.microbatches,
+                       "give fewer --microbatches or a smaller --pipeline-size");
 }
 
 // Refuses flags that the chosen schedule does not read.

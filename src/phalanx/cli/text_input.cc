@@ -6,7 +6,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
-#include "phalanx/flags/utf8.h"
+#include "phalanx/base/utf8.h"
 
 namespace phalanx {
 

@@ -1,19 +1,24 @@
 #include "phalanx/clock/op_timer.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <ctime>
+#include <exception>
 #include <latch>
 #include <limits>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/ops/cases/device_timer.h"
 #include "phalanx/ops/cpu/cpu_backend.h"
@@ -102,12 +107,22 @@ class Neighbours {
       : are_ready_(static_cast<std::ptrdiff_t>(backends.size())) {
     for (const std::unique_ptr<Backend>& backend : backends) {
       threads_.push_back(start_thread([this, &row, storage, &backend, &memory] {
-        RankJob job(row, storage, *backend, memory);
+        std::optional<RankJob> job;
+        try {
+          job.emplace(row, storage, *backend, memory);
+        } catch (...) {
+          const std::lock_guard lock(mutex_);
+          fault_ = std::current_exception();
+        }
         are_ready_.count_down();
-        while (!is_over_) job.run();
+        while (job && !is_over_) job->run();
       }));
     }
     are_ready_.wait();
+    const std::lock_guard lock(mutex_);
+    if (!fault_) return;
+    is_over_ = true;
+    std::rethrow_exception(fault_);
   }
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
@@ -116,6 +131,8 @@ class Neighbours {
  private:
   std::latch are_ready_;
   std::atomic<bool> is_over_ = false;
+  std::mutex mutex_;
+  std::exception_ptr fault_;           // that a rank has not what it needs
   std::vector<std::jthread> threads_;  // end before what they use
 };
 
@@ -124,6 +141,10 @@ class ProcessorTimer final : public OpTimer {
   ProcessorTimer(const ProcessorRanks& ranks, const cpu::ProductChoice& products, DType storage,
                  const ProcessorMemory& memory)
       : storage_(storage), memory_(memory) {
+    // At least: what calls take turns between.
+    expect_memory(fmt::format("measuring {} ranks at the same time", ranks.count),
+                  static_cast<double>(ranks.count) * static_cast<double>(memory.rotated_bytes),
+                  "give fewer --ranks");
     for (int rank = 0; rank < ranks.count; ++rank) {
       backends_.push_back(make_cpu_backend(ranks.threads, products.products));
     }

@@ -77,7 +77,7 @@ std::string work_of(const std::string& settings, std::span<const CorpusSegment> 
   Json inputs = Json::array();
   for (const CorpusSegment& segment : segments) {
     const FileState state = state_of(segment.path);
-    inputs.push_back({{"path", absolute_path(segment.path).string()},
+    inputs.push_back({{"path", recorded_path(segment.path)},
                       {"begin", segment.range.begin},
                       {"end", segment.range.end},
                       {"bytes", state.bytes},

@@ -1,5 +1,7 @@
 #include "phalanx/data/blend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <numeric>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 
 namespace phalanx {
@@ -69,6 +72,12 @@ class BlendBuilder {
       : weights_(std::move(weights)), given_(weights_.size(), 0.0) {
     const auto datasets = static_cast<std::int64_t>(weights_.size());
     index_.block_ = std::max(kLeastBlock, kBlockPerDataset * datasets);
+    const double blocks = std::ceil(static_cast<double>(size) / static_cast<double>(index_.block_));
+    expect_memory(
+        fmt::format("the order of {} samples of {} datasets", format_count(size), datasets),
+        static_cast<double>(size) * sizeof(std::uint16_t) +
+            blocks * static_cast<double>(datasets) * sizeof(std::int64_t),
+        "train for fewer samples");
     index_.counts_.resize(weights_.size());
     index_.datasets_.reserve(static_cast<std::size_t>(size));
     index_.before_.reserve(static_cast<std::size_t>(ceil_div(size, index_.block_) * datasets));

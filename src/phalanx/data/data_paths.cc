@@ -10,6 +10,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
 #include "phalanx/base/parse_number.h"
+#include "phalanx/base/utf8.h"
 #include "phalanx/data/blend.h"
 
 namespace phalanx {
@@ -58,6 +59,10 @@ void check_prefixes(const DataBlend& blend, std::string_view source) {
   }
   for (const std::string& prefix : blend.prefixes) {
     if (prefix.empty()) throw ConfigError("{}: a prefix is empty", source);
+    if (first_foreign_byte(prefix)) {
+      throw ConfigError("{}: {} is not UTF-8: give the dataset another name (mv)", source,
+                        with_foreign_bytes_named(prefix));
+    }
   }
 }
 

@@ -11,7 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
-#include "phalanx/base/machine.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/numpy_random.h"
@@ -238,13 +238,10 @@ GptIndex view_gpt_index(const GptIndexPlan& plan, std::span<const std::byte> blo
 std::shared_ptr<std::byte[]> make_gpt_index_block(const SequenceLengths& lengths,
                                                   const GptIndexOptions& options,
                                                   const GptIndexPlan& plan) {
-  if (const std::int64_t memory = physical_memory(); memory != 0 && plan.bytes > memory) {
-    throw ConfigError(
-        "the order of {} samples of --seq-length {} from {} document visits takes {}, and this "
-        "machine has {} of memory: train for fewer samples, or on longer ones",
-        format_count(plan.samples), options.sequence_length, format_count(plan.visits),
-        format_bytes(plan.bytes), format_bytes(memory));
-  }
+  expect_memory(
+      fmt::format("the order of {} samples of --seq-length {} from {} document visits",
+                  format_count(plan.samples), options.sequence_length, format_count(plan.visits)),
+      static_cast<double>(plan.bytes), "train for fewer samples, or on longer ones");
   const auto bytes = static_cast<std::size_t>(plan.bytes);
   // The memory is not zeroed first, because that would touch it twice.
   std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);

@@ -11,7 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
-#include "phalanx/base/machine.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/data/index_cache.h"
 #include "phalanx/data/numpy_random.h"
@@ -80,13 +80,9 @@ IndexBlock build_block(const SequenceLengths& lengths, const PackIndexOptions& o
   const Head head{.counts = packs.counts,
                   .shuffled = shuffled_samples(packs.counts.packs, options)};
   const Layout at = layout_of(head);
-  if (const std::int64_t memory = physical_memory(); memory != 0 && at.end > memory) {
-    throw ConfigError(
-        "the order of {} samples from {} packs of documents takes {}, and this machine has {} of "
-        "memory: train for fewer samples",
-        format_count(head.shuffled), format_count(packs.counts.packs), format_bytes(at.end),
-        format_bytes(memory));
-  }
+  expect_memory(fmt::format("the order of {} samples from {} packs of documents",
+                            format_count(head.shuffled), format_count(packs.counts.packs)),
+                static_cast<double>(at.end), "train for fewer samples");
   std::shared_ptr<std::byte[]> memory(new std::byte[static_cast<std::size_t>(at.end)]);
   const auto put = [&](std::int64_t to, const auto& from) {
     const auto bytes = std::as_bytes(std::span(from));

@@ -11,7 +11,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
-#include "phalanx/base/machine.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/data/index_cache.h"
 
@@ -172,16 +172,18 @@ void fill_rows(const Walk& walk, const SentenceMappingOptions& options, std::spa
 IndexBlock build_rows(const IndexedDataset& data, IndexRange documents,
                       const SentenceMappingOptions& options) {
   const std::int64_t row = kEntries * width_of(data, options);
-  const std::int64_t memory = physical_memory();
-  const std::int64_t most = memory == 0 ? kMostSamples : memory / row;
+  const AvailableMemory memory = available_memory();
+  const std::int64_t most = memory.bytes / row;
+  const auto expect_fits = [&](std::int64_t samples) {
+    expect_memory(fmt::format("the order of {} samples", format_count(samples)),
+                  static_cast<double>(samples) * static_cast<double>(row),
+                  "train for fewer samples", memory);
+  };
+  expect_fits(options.samples.value_or(0));
   std::int64_t counted = 0;
   const Walk walk(data, documents, options);
   const std::int64_t samples = walk.run([&](const SentenceSpan&) {
-    if (++counted <= most) return;
-    throw ConfigError(
-        "the order of {} samples takes more memory than the {} that this machine has: train for "
-        "fewer samples",
-        format_count(std::max(counted, options.samples.value_or(0))), format_bytes(memory));
+    if (++counted > most) expect_fits(counted);
   });
   const auto bytes = static_cast<std::size_t>(samples * row);
   const std::shared_ptr<std::byte[]> block(new std::byte[bytes]);

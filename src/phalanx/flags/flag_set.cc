@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "phalanx/base/error.h"
+#include "phalanx/flags/encoding.h"
 #include "phalanx/flags/reading.h"
 #include "phalanx/flags/yaml_file.h"
 
@@ -295,6 +296,7 @@ void FlagSet::check_together(FlagReading& reading) const {
 
 void FlagSet::parse(const std::vector<std::string>& arguments,
                     const std::function<void()>& complete, const std::function<void()>& judge) {
+  expect_utf8(arguments);
   FlagReading reading;
   scan(arguments, reading);
   for (const FlagOccurrence& found : reading.found) reading.typed.push_back(found.row);

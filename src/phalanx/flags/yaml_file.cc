@@ -15,8 +15,9 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/utf8.h"
+#include "phalanx/flags/encoding.h"
 #include "phalanx/flags/flag_spec.h"
-#include "phalanx/flags/utf8.h"
 
 namespace phalanx {
 namespace {
@@ -203,6 +204,7 @@ std::string EntryReader::value_of_variable(const YAML::Mark& mark, std::string_v
                            "that stays",
                            name));
   }
+  expect_utf8(fmt::format("{}: the environment's {}", place_of(file_, mark), name), *value);
   return *std::move(value);
 }
 

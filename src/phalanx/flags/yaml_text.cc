@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "phalanx/base/error.h"
-#include "phalanx/flags/utf8.h"
+#include "phalanx/base/utf8.h"
 #include "phalanx/flags/yaml_file.h"
 
 namespace phalanx {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/flags/encoding.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/launch/option_flags.h"
 #include "phalanx/launch/option_values.h"
@@ -32,6 +33,7 @@ Words with_variables(const FlagSet& flags, const Words& arguments, const GetVari
     });
     const char* const value = variable(name.c_str());
     if (value == nullptr || *value == '\0') continue;
+    expect_utf8("the environment's " + name, value);
     if (row.type != FlagType::kSwitch) {
       words.push_back(fmt::format("{}={}", row.spec.name, value));
     } else if (std::string_view(value) != "0" && std::string_view(value) != "False") {
@@ -220,6 +222,7 @@ LaunchOptions parse_launch_options(const std::vector<std::string>& arguments,
         values.ranks);
   }
   if (command_of_script(split.command.front())) refuse_command(split.command.front(), values);
+  expect_utf8(split.command);
   LaunchOptions options = options_of(flags, values, variable);
   options.command = split.command;
   return options;

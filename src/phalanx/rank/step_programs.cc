@@ -7,6 +7,7 @@
 #include "phalanx/families/family.h"
 #include "phalanx/pipeline/lowering.h"
 #include "phalanx/pipeline/message_verifier.h"
+#include "phalanx/pipeline/schedule_memory.h"
 #include "phalanx/pipeline/verifier.h"
 #include "phalanx/rank/rank_model.h"
 #include "phalanx/settings/config_views.h"
@@ -98,6 +99,9 @@ void check_together(const TrainConfig& config, const std::set<ProgramSize>& size
     passes += std::int64_t{size.iterations} * size.microbatches *
               config.layout.pipeline_model_parallel_size;
   }
+  expect_schedules_fit(static_cast<double>(passes),
+                       "give a larger --micro-batch-size, a smaller --global-batch-size or a "
+                       "shorter pipeline");
   if (sizes.size() == 1 || passes <= kMostPasses) return;
   throw ConfigError(
       "the run has {} programs for its batches, with {} microbatches on all {} ranks of a "
@@ -135,6 +139,8 @@ StepPrograms step_programs(const TrainConfig& config) {
 }
 
 StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
+  const std::set<ProgramSize> needed = sizes(config, length);
+  check_together(config, needed);
   StepPrograms programs{
       .training = {},
       .evaluation = lowered(forward_only_schedule(
@@ -142,8 +148,6 @@ StepPrograms step_programs(const TrainConfig& config, const RunLength& length) {
               .placement(schedule_request(config.layout, num_microbatches(config.layout))),
           static_cast<int>(num_microbatches(config.layout)))),
       .usual = {}};
-  const std::set<ProgramSize> needed = sizes(config, length);
-  check_together(config, needed);
   const int last = length.stretches().empty()
                        ? std::ranges::max(needed, {}, &ProgramSize::microbatches).microbatches
                        : static_cast<int>(num_microbatches(config.layout,

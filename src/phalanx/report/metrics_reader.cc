@@ -259,7 +259,7 @@ void MetricsReader::finish_training(std::int64_t iteration) {
   ++metrics_.lines;
   for (std::size_t i = 0; i < kMetrics; ++i) metrics_.metrics[i].add(x, values_[i]);
   const double tokens = value_of(Metric::kTokensPerSecond) * value_of(Metric::kSeconds);
-  if (std::isfinite(tokens)) metrics_.tokens += tokens;
+  if (std::isfinite(tokens) && !is_skipped_) metrics_.tokens += tokens;
   for (const Number& loss : losses_) {
     series_of(metrics_.losses, fields_[loss.place].key).add(x, loss.value);
   }

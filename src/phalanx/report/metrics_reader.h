@@ -95,7 +95,7 @@ struct ReportMetrics {
   std::int64_t last_iteration = 0;
   std::int64_t skipped = 0;
   std::vector<SkippedRange> skipped_ranges;  // the first ones
-  double tokens = 0;                         // of training
+  double tokens = 0;                         // of training, without skipped iterations
 
   const Series& operator[](Metric metric) const {
     return metrics[static_cast<std::size_t>(metric)];

@@ -117,7 +117,9 @@ NamedTexts summary(const ReportRun& run) {
   facts.emplace_back("resident memory",
                      memory.empty() ? "" : format_bytes(static_cast<std::int64_t>(memory.most())));
   facts.emplace_back("skipped iterations",
-                     metrics.skipped > 0 ? format_count(metrics.skipped) : "");
+                     metrics.skipped > 0 ? fmt::format("{} of {}", format_count(metrics.skipped),
+                                                       format_count(metrics.lines))
+                                         : "");
   return facts;
 }
 

@@ -350,8 +350,10 @@ PageEvent skipped_event(const SkippedRange& range) {
   std::string text = count == 1
                          ? "1 iteration was skipped"
                          : fmt::format("{} iterations were skipped, to {}", count, range.last);
-  if (range.loss_scale > 0)
-    text += fmt::format("; the loss scale went down to {}", short_value(range.loss_scale, 4));
+  if (range.loss_scale > 0) {
+    text += fmt::format("; the loss scale is {} after {}", short_value(range.loss_scale, 4),
+                        count == 1 ? "it" : "them");
+  }
   return {"", range.first, "skipped", text};
 }
 

@@ -5,6 +5,7 @@
 
 #include "phalanx/rules/rules.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/schedule_flags.h"
 
 namespace phalanx {
 namespace {

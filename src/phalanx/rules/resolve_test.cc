@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/rules/test_support.h"
+#include "phalanx/settings/schedule_flags.h"
 
 namespace phalanx {
 namespace {

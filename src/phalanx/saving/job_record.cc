@@ -35,7 +35,7 @@ std::string flags_of_the_begin(const TrainConfig& config) {
   for (const auto& [flag, value] : argument_values(config)) {
     if (std::ranges::find(kFlagsOfTheBegin, flag) != kFlagsOfTheBegin.end()) flags[flag] = value;
   }
-  return flags.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return flags.dump();
 }
 
 // Whether one of the launchers that have started this job again is in the record.
@@ -76,7 +76,7 @@ std::string JobRecord::to_text() const {
                      {"start", start},
                      {"aside", aside},
                      {"settled", is_settled}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 JobRecord JobRecord::from_text(const std::string& text, const std::string& where) {

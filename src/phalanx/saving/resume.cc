@@ -15,6 +15,8 @@
 #include "phalanx/settings/config_views.h"
 #include "phalanx/settings/expert_views.h"
 #include "phalanx/settings/faults.h"
+#include "phalanx/settings/run_length.h"
+#include "phalanx/settings/schedule_flags.h"
 
 namespace phalanx {
 namespace {
@@ -114,6 +116,25 @@ void check_optimizer_state(const TrainConfig& config, const Manifest& manifest, 
                   now, manifest.iteration, then));
 }
 
+// The flags' schedules count every iteration by this run's batches. Earlier ones may have had
+// others.
+void note_other_batches(const TrainConfig& config, const Manifest& manifest,
+                        const ParameterSchedule& asked) {
+  const bool is_constant = asked.decay_style == DecayStyle::kConstant &&
+                           asked.weight_decay_style == WeightDecayStyle::kConstant;
+  if (config.run.train_iters <= manifest.iteration || is_constant) return;
+  const RunLength length(config, {.iteration = manifest.iteration,
+                                  .consumed_train_samples = manifest.consumed_train_samples});
+  const std::int64_t end = length.needed().train;
+  if (end == asked.weight_decay_samples) return;
+  log_warning(
+      "the schedules take {} iterations for {} samples, as many as this run's batches make; but "
+      "until iteration {} batches were others, and the run ends after {} samples: "
+      "--lr-decay-iters {} is a decay that ends with it",
+      config.run.train_iters, asked.weight_decay_samples, manifest.iteration, end,
+      length.batches().iterations_for(end));
+}
+
 }  // namespace
 
 bool is_allowed_to_change(const RunConfig& run, std::string_view flag) {
@@ -125,7 +146,6 @@ bool is_allowed_to_change(const RunConfig& run, std::string_view flag) {
 }
 
 ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manifest) {
-  const ParameterSchedule asked = parameter_schedule(config);
   Faults faults;
   check_flags(config, manifest, faults);
   note_sum_order(config, manifest);
@@ -135,7 +155,11 @@ ParameterSchedule check_resume(const TrainConfig& config, const Manifest& manife
   const bool keeps_schedule = has_schedule && config.optimizer.use_checkpoint_opt_param_scheduler;
   // Without the optimizer's state the flags' schedules begin anew.
   const bool is_anew = config.run.no_load_optim && !keeps_schedule;
-  if (has_schedule && !is_anew && !config.optimizer.override_opt_param_scheduler) {
+  const ParameterSchedule asked =
+      parameter_schedule(config, has_schedule && is_anew ? manifest.consumed_train_samples : 0);
+  if (has_schedule && !is_anew && config.optimizer.override_opt_param_scheduler) {
+    note_other_batches(config, manifest, asked);
+  } else if (has_schedule && !is_anew) {
     const auto differences = schedule_differences(asked, manifest);
     if (keeps_schedule && !differences.empty()) {
       log_info("the checkpoint's schedules are kept:\n{}", to_table(differences));

@@ -14,6 +14,7 @@
 #include "phalanx/rules/resolve.h"
 #include "phalanx/saving/stored_schedule.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/schedule_flags.h"
 
 namespace phalanx {
 namespace {
@@ -36,6 +37,7 @@ TrainConfig trained() {
 Manifest manifest_of(const TrainConfig& config) {
   Manifest manifest;
   manifest.iteration = 5;
+  manifest.consumed_train_samples = 40;
   manifest.arguments = schedule_arguments(parameter_schedule(config));
   for (const auto& [flag, value] : argument_values(config)) manifest.arguments[flag] = value;
   return manifest;
@@ -262,6 +264,35 @@ TEST(Resume, SilenceIsNoDifference) {
   Manifest manifest = manifest_of(trained());
   for (const auto& [name, value] : argument_values(trained())) manifest.arguments.erase(name);
   EXPECT_NO_THROW(check_resume(trained(), manifest));
+}
+
+// A run of 100 iterations, of which the first five had batches of 8.
+TEST(Resume, OtherBatchesBeforeAreSaid) {
+  const Manifest manifest = manifest_of(trained());
+  const auto note = [&](const std::string& flags) {
+    const TrainConfig config = with_flags(
+        trained(), "--override-opt_param-scheduler --allow-changed global-batch-size " + flags);
+    testing::internal::CaptureStderr();
+    check_resume(config, manifest);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(note("--global-batch-size 16"),
+              AllOf(HasSubstr("100 iterations for 1600 samples"), HasSubstr("until iteration 5"),
+                    HasSubstr("ends after 1560 samples"), HasSubstr("--lr-decay-iters 98")));
+  EXPECT_THAT(note("--global-batch-size 8"), Not(HasSubstr("iterations for")));
+  EXPECT_THAT(note("--global-batch-size 16 --lr-decay-style constant"),
+              Not(HasSubstr("iterations for")));
+  EXPECT_THAT(note("--global-batch-size 16 --train-iters 5"), Not(HasSubstr("iterations for")));
+}
+
+// Schedules that begin anew have the batches of the iterations that are left.
+TEST(Resume, SchedulesAnewCountByTheirOwnBatches) {
+  const std::string ramp = "--rampup-batch-size 2 2 40 --lr-warmup-iters 3 --train-iters 20";
+  Manifest manifest = manifest_of(with_flags(trained(), ramp));
+  EXPECT_EQ(check_resume(with_flags(trained(), ramp), manifest).warmup_samples, 6);
+  EXPECT_EQ(check_resume(with_flags(trained(), ramp + " --no-load-optim"), manifest).warmup_samples,
+            24);
+  EXPECT_EQ(check_resume(with_flags(trained(), ramp + " --finetune"), manifest).warmup_samples, 6);
 }
 
 TEST(Resume, PermissionIsByAnySpelling) {

@@ -16,6 +16,7 @@
 #include "phalanx/checkpoint/background_verifier.h"
 #include "phalanx/checkpoint/checkpoint_writer.h"
 #include "phalanx/metrics/run_sink.h"
+#include "phalanx/optim/parameter_schedule.h"
 #include "phalanx/rank/rank.h"
 #include "phalanx/rank/saved_tiles.h"
 #include "phalanx/saving/data_digests.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/numeric.h"
 
 namespace phalanx {
 namespace {
@@ -67,6 +68,38 @@ std::int64_t BatchSchedule::at(std::int64_t consumed_samples) const {
 std::optional<std::int64_t> BatchSchedule::next_change(std::int64_t consumed_samples) const {
   const auto next = std::ranges::upper_bound(pieces_, consumed_samples, {}, &Piece::from);
   return next == pieces_.end() ? std::nullopt : std::optional(next->from);
+}
+
+std::optional<std::int64_t> BatchSchedule::iterations_alike(std::int64_t consumed_samples) const {
+  const auto end = next_change(consumed_samples);
+  if (!end) return std::nullopt;
+  return ceil_div(*end - consumed_samples, at(consumed_samples));
+}
+
+std::int64_t BatchSchedule::samples_of(std::int64_t iterations,
+                                       std::int64_t consumed_samples) const {
+  std::int64_t samples = 0;
+  while (iterations > 0) {
+    const std::int64_t consumed = consumed_samples + samples;
+    const std::int64_t alike =
+        std::min(iterations, iterations_alike(consumed).value_or(iterations));
+    samples += alike * at(consumed);
+    iterations -= alike;
+  }
+  return samples;
+}
+
+std::int64_t BatchSchedule::iterations_for(std::int64_t samples) const {
+  std::int64_t iterations = 0;
+  std::int64_t consumed = 0;
+  while (consumed < samples) {
+    const std::int64_t batch = at(consumed);
+    const std::int64_t missing = ceil_div(samples - consumed, batch);
+    const std::int64_t alike = std::min(missing, iterations_alike(consumed).value_or(missing));
+    iterations += alike;
+    consumed += alike * batch;
+  }
+  return iterations;
 }
 
 std::int64_t BatchSchedule::smallest() const {

@@ -37,6 +37,13 @@ class BatchSchedule {
   std::int64_t at(std::int64_t consumed_samples) const;
   // The next number of consumed samples at which the batch changes.
   std::optional<std::int64_t> next_change(std::int64_t consumed_samples) const;
+  // How many iterations in a row have the batch that it is now; nothing where it changes no more.
+  std::optional<std::int64_t> iterations_alike(std::int64_t consumed_samples) const;
+  // The samples of the next iterations. What is counted in iterations becomes samples here, since
+  // no single batch holds for all of them.
+  std::int64_t samples_of(std::int64_t iterations, std::int64_t consumed_samples = 0) const;
+  // The fewest iterations, from the first on, that consume at least this many samples.
+  std::int64_t iterations_for(std::int64_t samples) const;
   // The batch of the last piece.
   std::int64_t last() const { return pieces_.back().batch; }
   std::int64_t smallest() const;

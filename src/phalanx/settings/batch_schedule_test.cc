@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace phalanx {
 namespace {
@@ -78,6 +79,27 @@ TEST(BatchSchedule, NeighboursWithOneBatchAreOnePiece) {
   EXPECT_EQ(steps.rounded_down(4).pieces(), (std::vector<Piece>{{0, 8}, {200, 12}, {300, 4}}));
   EXPECT_EQ(BatchSchedule(6).pieces(), (std::vector<Piece>{{0, 6}}));
   EXPECT_EQ(BatchSchedule(6).next_change(0), std::nullopt);
+}
+
+// 4, 4, 4, 8, 8, 12, 12, ...
+TEST(BatchSchedule, IterationsAreCountedByTheirBatches) {
+  const BatchSchedule ramp({.start = 4, .increment = 4, .samples = 24}, 12);
+  const std::vector<std::int64_t> sums = {0, 4, 8, 12, 20, 28, 40, 52};
+  for (std::int64_t i = 0; i < std::ssize(sums); ++i) {
+    EXPECT_EQ(ramp.samples_of(i), sums[static_cast<std::size_t>(i)]) << i;
+    EXPECT_EQ(ramp.iterations_for(sums[static_cast<std::size_t>(i)]), i);
+    EXPECT_EQ(ramp.iterations_for(sums[static_cast<std::size_t>(i)] + 1), i + 1);
+  }
+  EXPECT_EQ(ramp.samples_of(1'000'000), 28 + 999'995 * 12);
+  EXPECT_EQ(ramp.iterations_for(28 + 999'995 * 12), 1'000'000);
+  // From the middle on, also where a batch has gone beyond its piece.
+  EXPECT_EQ(ramp.samples_of(3, 20), 8 + 12 + 12);
+  EXPECT_EQ(ramp.samples_of(2, 11), 4 + 8);
+  EXPECT_EQ(ramp.iterations_alike(0), 3);
+  EXPECT_EQ(ramp.iterations_alike(15), 2);
+  EXPECT_EQ(ramp.iterations_alike(28), std::nullopt);
+  EXPECT_EQ(BatchSchedule(6).samples_of(7, 100), 42);
+  EXPECT_EQ(BatchSchedule(6).iterations_for(43), 8);
 }
 
 }  // namespace

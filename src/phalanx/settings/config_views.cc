@@ -332,41 +332,6 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
       .rule = optimizer_rule(c), .clip_grad = c.clip_grad, .count_zeros = c.log_num_zeros_in_grad};
 }
 
-ParameterSchedule parameter_schedule(const TrainConfig& c) {
-  const bool by_samples = c.run.train_samples > 0;
-  const std::int64_t batch = batch_schedule(c).last();
-  const std::int64_t total = by_samples ? c.run.train_samples : c.run.train_iters * batch;
-  const std::int64_t given_decay =
-      by_samples ? c.optimizer.lr_decay_samples : c.optimizer.lr_decay_iters * batch;
-  ParameterSchedule schedule{
-      .max_lr = *c.optimizer.lr,
-      .min_lr = c.optimizer.min_lr,
-      .decoupled = {},
-      .warmup_init_lr = c.optimizer.lr_warmup_init,
-      .warmup_samples = 0.0,
-      .decay_samples = given_decay > 0 ? given_decay : total,
-      .decay_style = *decay_style_from_name(c.optimizer.lr_decay_style),
-      .stable_decay_samples =
-          by_samples ? c.optimizer.lr_wsd_decay_samples : c.optimizer.lr_wsd_decay_iters * batch,
-      .stable_decay_style = *stable_decay_style_from_name(c.optimizer.lr_wsd_decay_style),
-      .start_weight_decay = *c.optimizer.start_weight_decay,
-      .end_weight_decay = *c.optimizer.end_weight_decay,
-      .weight_decay_samples = total,
-      .weight_decay_style = *weight_decay_style_from_name(c.optimizer.weight_decay_incr_style)};
-  if (c.optimizer.decoupled_lr) {
-    schedule.decoupled = {.max_lr = *c.optimizer.decoupled_lr,
-                          .min_lr = c.optimizer.decoupled_min_lr.value_or(c.optimizer.min_lr)};
-  }
-  if (c.optimizer.lr_warmup_fraction) {
-    schedule.warmup_samples =
-        *c.optimizer.lr_warmup_fraction * static_cast<double>(schedule.decay_samples);
-  } else {
-    schedule.warmup_samples = static_cast<double>(by_samples ? c.optimizer.lr_warmup_samples
-                                                             : c.optimizer.lr_warmup_iters * batch);
-  }
-  return schedule;
-}
-
 std::int64_t samples_per_microbatch(const LayoutConfig& c) {
   return c.micro_batch_size * data_parallel_size(c);
 }

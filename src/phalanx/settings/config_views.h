@@ -11,7 +11,6 @@
 #include "phalanx/model/stage_plan.h"
 #include "phalanx/optim/loss_scaler.h"
 #include "phalanx/optim/optimizer.h"
-#include "phalanx/optim/parameter_schedule.h"
 #include "phalanx/pipeline/schedule.h"
 #include "phalanx/settings/batch_schedule.h"
 #include "phalanx/settings/train_config.h"
@@ -95,6 +94,5 @@ std::int64_t answer_interval(const RunConfig& run);
 // The numbers of --iterations-to-skip. ConfigError if a word is not a number.
 std::vector<std::int64_t> iterations_to_skip(const RunConfig& run);
 OptimizerSettings optimizer_settings(const OptimizerConfig& optimizer);
-ParameterSchedule parameter_schedule(const TrainConfig& config);
 
 }  // namespace phalanx

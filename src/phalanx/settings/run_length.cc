@@ -19,11 +19,8 @@ std::vector<Stretch> stretches_of(const BatchSchedule& batches, const RunConfig&
   std::vector<Stretch> stretches;
   while (true) {
     const std::int64_t batch = batches.at(consumed);
-    const std::int64_t end = batches.next_change(consumed).value_or(kForever);
-    // The length of the stretch if the run did not end: until its samples reach the next piece of
-    // the schedule.
-    const std::int64_t whole =
-        end == kForever ? kForever : (end - consumed) / batch + ((end - consumed) % batch > 0);
+    // The length of the stretch if the run did not end.
+    const std::int64_t whole = batches.iterations_alike(consumed).value_or(kForever);
     const std::int64_t left = run.train_samples > 0 ? (run.train_samples - consumed) / batch
                                                     : run.train_iters - iteration;
     const std::int64_t iterations = std::min(whole, left);

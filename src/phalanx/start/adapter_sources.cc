@@ -117,7 +117,7 @@ std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReade
   std::optional<Manifest::Base> base = checkpoint->manifest().base;
   if (base) {
     join_base(*checkpoint, lora.base, Verify::kCopies, leads);
-    base->path = absolute_path(checkpoint->base()->directory()).string();
+    base->path = recorded_path(checkpoint->base()->directory());
     check_base_lasts(config.run, *checkpoint->base());
   } else if (!has_adapters && !is_new) {
     throw ConfigError(
@@ -128,7 +128,7 @@ std::optional<Manifest::Base> join_adapters(TrainConfig& config, CheckpointReade
     check_base_lasts(config.run, *checkpoint);
     // The digest of weights in parts takes as long as reading them.
     base = leads ? describe_base(*checkpoint)
-                 : Manifest::Base{.path = absolute_path(checkpoint->directory()).string()};
+                 : Manifest::Base{.path = recorded_path(checkpoint->directory())};
   }
   config.lora.has_base = base.has_value();
   if (is_new && !lora.load.empty()) {

@@ -161,7 +161,7 @@ JobRecord choose_checkpoint(const TrainConfig& given, std::span<const RefusedChe
     if (upcycles(start.config.run)) {
       Upcycling(start.config).check_dense(start.checkpoint->manifest());
     }
-    decisions.checkpoint = absolute_path(start.checkpoint->directory()).string();
+    decisions.checkpoint = recorded_path(start.checkpoint->directory());
     decisions.manifest_digest = digest_of_manifest(start.checkpoint->directory());
   }
   if (job.has_begun()) return job;
@@ -176,6 +176,8 @@ DecidedRun decide(const TrainConfig& config, RankRunner& runner,
                   std::span<const RefusedCheckpoint> refused) {
   DecidedRun start{
       .config = config, .lock = {}, .directory = {}, .decisions = {}, .checkpoint = {}, .base = {}};
+  // Every later start records where the checkpoints lie, so this one does not begin without.
+  if (!config.run.save.empty()) recorded_path(config.run.save);
   start.lock = lock_save_directory(config.run);
   JobRecord job = choose_checkpoint(config, refused, start);
   start.base = join_adapters(start.config, start.checkpoint.get(), true);

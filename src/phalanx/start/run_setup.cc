@@ -14,6 +14,7 @@
 #include "phalanx/saving/memory_snapshots.h"
 #include "phalanx/saving/resume.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/schedule_flags.h"
 #include "phalanx/start/adapter_sources.h"
 #include "phalanx/start/imported_parts.h"
 #include "phalanx/start/snapshot_share.h"

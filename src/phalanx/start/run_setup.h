@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "phalanx/base/machine.h"
+#include "phalanx/optim/parameter_schedule.h"
 #include "phalanx/rehearsal/memory_plan.h"
 #include "phalanx/saving/data_digests.h"
 #include "phalanx/saving/run_checkpoint.h"

@@ -5,7 +5,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
-#include "phalanx/flags/utf8.h"
+#include "phalanx/base/utf8.h"
 
 namespace phalanx {
 namespace {

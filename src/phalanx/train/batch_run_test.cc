@@ -11,6 +11,7 @@
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/saving/run_checkpoint.h"
+#include "phalanx/settings/schedule_flags.h"
 #include "phalanx/train/test_support.h"
 
 namespace phalanx {
@@ -168,8 +169,34 @@ TEST_F(BatchRunTest, TheBatchesDecideHoweverTheyAreSaid) {
   train(iterations);
   EXPECT_EQ(metric("iterations", "consumed_samples"), (std::vector<Json>{4, 8, 12, 20, 28, 40}));
   resolve(iterations, true);
-  // Schedules in iterations count as if all had the last batch, as Megatron's do.
-  EXPECT_EQ(parameter_schedule(iterations).decay_samples, 6 * 12);
+  EXPECT_EQ(parameter_schedule(iterations).decay_samples, 40);
+}
+
+// Also where a run is stopped, resumed and asked for its schedules anew.
+TEST_F(BatchRunTest, SchedulesInIterationsEndWithTheirIterations) {
+  const TrainConfig c = with_flags(
+      config("run"),
+      "--train-samples 0 --train-iters 7 --lr-warmup-samples 0 --lr-warmup-iters 2 --lr 1e-3 "
+      "--min-lr 0 --lr-decay-style WSD --lr-wsd-decay-style linear --lr-wsd-decay-iters 2");
+  expect_resume_is_bitwise(c, 4);
+  const std::vector<double> rates = numbers("run", "learning_rate");
+  ASSERT_EQ(rates.size(), 7U);
+  EXPECT_DOUBLE_EQ(rates[0], 5e-4);
+  for (const int i : {1, 2, 3, 4}) EXPECT_DOUBLE_EQ(rates[static_cast<std::size_t>(i)], 1e-3);
+  EXPECT_DOUBLE_EQ(rates[5], 5e-4);
+  EXPECT_DOUBLE_EQ(rates[6], 0.0);
+
+  // Without the optimizer's state they begin anew, with the batches of now: 8, 12 and 12.
+  TrainConfig anew = with_flags(c,
+                                "--no-load-optim --ckpt-step 4 --lr-decay-style constant "
+                                "--lr-wsd-decay-style exponential --lr-wsd-decay-iters 0");
+  anew.run.load = path("run");
+  anew.run.save = path("anew");
+  train(anew);
+  const std::vector<double> again = numbers("anew", "learning_rate");
+  ASSERT_EQ(again.size(), 3U);
+  EXPECT_DOUBLE_EQ(again[0], 1e-3 * 8 / 20);
+  EXPECT_DOUBLE_EQ(again[1], 1e-3);
 }
 
 TEST_F(BatchRunTest, EvaluationsHaveTheLastBatch) {

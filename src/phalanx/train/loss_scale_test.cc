@@ -14,6 +14,7 @@
 namespace phalanx {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -76,7 +77,9 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     c.optimizer.initial_loss_scale = std::ldexp(1.0, 60);
     c.optimizer.min_loss_scale = std::ldexp(1.0, 58);
     c.optimizer.hysteresis = 3;
-    pretrain(c);
+    EXPECT_THAT(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }),
+                AllOf(HasSubstr("nothing was trained"), HasSubstr("--initial-loss-scale"),
+                      HasSubstr(c.run.save + " is not trained")));
     EXPECT_EQ(skipped("run"), std::vector<bool>(6, true));
     const auto power = [](int n) { return std::ldexp(1.0, n); };
     EXPECT_EQ(numbers("run", "loss_scale"), (std::vector<double>{power(60), power(60), power(59),
@@ -102,6 +105,28 @@ TEST_F(LossScaleTest, NothingButSamplesMovesInASkippedIteration) {
     });
     EXPECT_TRUE(found.tensors_equal()) << layout.name << "\n" << to_text(found);
   }
+}
+
+// The same call again finds nothing left to train and a checkpoint that no step has made.
+TEST_F(LossScaleTest, ARunThatTrainedNothingIsAnErrorHoweverOften) {
+  TrainConfig c = with_flags(fp16("run"), "--loss-scale 1e30 --hysteresis 2 --train-iters 12");
+  c.run.load = c.run.save;
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }),
+              HasSubstr("always 1e+30 (--loss-scale)"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("10 iterations in a row were skipped, to iteration 10"),
+                    Not(HasSubstr("in a row were skipped, to iteration 11"))));
+  set_flags(c, "--loss-scale 1");
+  EXPECT_THAT(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }),
+              AllOf(HasSubstr("never updated"), HasSubstr("--overwrite")));
+  // What is left out on purpose is no fault, nor is a run that goes on beyond such a checkpoint.
+  set_flags(c, "--train-iters 13");
+  pretrain(c);
+  EXPECT_EQ(CheckpointReader::open(path("run")).manifest().optimizer.adam_step, 1);
+  c = with_flags(config("left"), "--train-iters 2 --iterations-to-skip");
+  c.run.iterations_to_skip = {"1", "2"};
+  pretrain(c);
 }
 
 // Megatron's rule, applied to the iterations that were skipped.

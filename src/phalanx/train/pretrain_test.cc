@@ -6,6 +6,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/rules/resolve.h"
 #include "phalanx/settings/config_views.h"
+#include "phalanx/settings/schedule_flags.h"
 #include "phalanx/start/run_data.h"
 #include "phalanx/train/test_support.h"
 

@@ -87,6 +87,7 @@ Trainer::Trainer(const RunSetup& setup, const CheckpointReader* checkpoint, cons
       high_water_(plan_, arenas_),
       rank_(config_, *setup.model, setup.programs, ranks_, *backend_, arenas_),
       scaler_(loss_scaler(config_)),
+      skipped_(config_),
       state_(begin_state(setup, checkpoint, rank_, timers_)),
       ranks_are_same_(state_.iteration),
       left_out_(iterations_to_skip(config_.run)),
@@ -181,6 +182,7 @@ RunEnd Trainer::loop() {
   log_.note({RunNote::Kind::kTrained, state_.iteration, "after training is done"});
   saver_.save(state_, RunSaver::Occasion::kLeaving);
   second_places_.save_end(state_);
+  expect_trained();
   if (!evaluations_.at_end()) return save_and_leave(end_of_given_up_evaluation());
   return RunEnd::kFinished;
 }
@@ -332,6 +334,9 @@ void Trainer::take_in(UnderWay done, std::span<const StepResult> steps) {
     times.save_bytes = std::exchange(done.save_bytes, std::nullopt);
     log_.iteration(state_, step, batch, setup_.schedule.learning_rates(state_.schedule_samples),
                    seconds, std::move(times));
+    if (const auto warning = skipped_.after(state_.iteration, step.skipped, step.loss(), scaler_)) {
+      log_.note({RunNote::Kind::kWarning, state_.iteration, *warning});
+    }
     watch_.step(state_.iteration);
   }
 }
@@ -403,6 +408,23 @@ RunEnd Trainer::end_of_given_up_evaluation() {
   const auto end = exits_.any_after(state_.iteration);
   PHALANX_CHECK(end, "an evaluation was given up without a signal");
   return *end;
+}
+
+// A run that was begun again where nothing is left to train has skipped its iterations before.
+void Trainer::expect_trained() const {
+  const bool goes_on = setup_.loaded && !config_.run.finetune && !config_.run.no_load_optim;
+  const bool has_skipped = skipped_.skipped() > 0 ||
+                           (goes_on && state_.consumed_train_samples > state_.left_out_samples);
+  if (state_.adam_step > 0 || !has_skipped) return;
+  throw ErrorOf<ErrorCode::kDoNotRestart>(
+      "nothing was trained: all iterations were skipped, because their gradients were not finite. "
+      "{}{}",
+      skipped_.skipped() > 0 ? skipped_.reason(scaler_)
+                             : std::string("The checkpoint has weights that were never updated"),
+      config_.run.save.empty() ? ""
+                               : fmt::format("; begin again, with another --save or --overwrite: "
+                                             "what is in {} is not trained",
+                                             config_.run.save));
 }
 
 // --skip-train: only the evaluations at the end of a run. There is nothing new to save.

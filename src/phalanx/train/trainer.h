@@ -19,6 +19,7 @@
 #include "phalanx/train/run_end.h"
 #include "phalanx/train/run_log.h"
 #include "phalanx/train/run_times.h"
+#include "phalanx/train/skipped_steps.h"
 #include "phalanx/train/step_parts.h"
 #include "phalanx/train/step_trace.h"
 
@@ -83,6 +84,8 @@ class Trainer {
 
   // How to leave after an evaluation was given up.
   RunEnd end_of_given_up_evaluation();
+  // At the end of a run. Throws where no step of it was made.
+  void expect_trained() const;
   RunEnd skip_training();
   // The last step's passes are timed for --trace and for what --save keeps of the run.
   bool is_traced() const { return !config_.run.trace.empty() || !config_.run.save.empty(); }
@@ -103,6 +106,7 @@ class Trainer {
   HighWaterCheck high_water_;
   Rank rank_;
   LossScaler scaler_;
+  SkippedSteps skipped_;
   RunState state_;
   // After this iteration all ranks that have a copy of a weight had the same bits of it: when the
   // run began, or at a comparison of --check-weight-hash-across-dp-replicas-interval.

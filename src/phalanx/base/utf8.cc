@@ -1,4 +1,6 @@
-#include "phalanx/flags/utf8.h"
+#include "phalanx/base/utf8.h"
+
+#include <fmt/core.h>
 
 #include <bit>
 
@@ -26,6 +28,25 @@ std::optional<Utf8Character> utf8_character(std::string_view text, std::size_t a
   }
   if (code < kLeastCode[bytes] || code > kMostCode || is_surrogate(code)) return {};
   return Utf8Character{code, static_cast<std::size_t>(bytes)};
+}
+
+std::optional<std::size_t> first_foreign_byte(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = utf8_character(text, at);
+    if (!character) return at;
+    at += character->bytes;
+  }
+  return std::nullopt;
+}
+
+std::string with_foreign_bytes_named(std::string_view text) {
+  std::string named;
+  while (const auto foreign = first_foreign_byte(text)) {
+    named += text.substr(0, *foreign);
+    named += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[*foreign]));
+    text.remove_prefix(*foreign + 1);
+  }
+  return named += text;
 }
 
 bool is_printable(char32_t code) {

@@ -1,4 +1,4 @@
-#include "phalanx/flags/utf8.h"
+#include "phalanx/base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,15 @@ TEST(Utf8, WhatIsNoCharacter) {
                                  "\xf4\x90\x80\x80",  // above the last
                                  "\xf8\x88\x80\x80\x80", "\xff", "\xfe"}) {
     EXPECT_FALSE(utf8_character(text, 0)) << text;
+    EXPECT_EQ(first_foreign_byte("é/" + text), 3) << text;
   }
+}
+
+TEST(Utf8, BytesOfNoCharacterAreNamed) {
+  EXPECT_EQ(first_foreign_byte("café/😀"), std::nullopt);
+  EXPECT_EQ(with_foreign_bytes_named("café/😀"), "café/😀");
+  EXPECT_EQ(with_foreign_bytes_named("caf\xe9/\xc3"), "caf\\xe9/\\xc3");
+  EXPECT_EQ(with_foreign_bytes_named("\xff\xfe"), "\\xff\\xfe");
 }
 
 TEST(Utf8, ControlCharactersAreNotPrintable) {
