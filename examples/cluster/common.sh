@@ -50,6 +50,12 @@ make_command() {
     --eval-interval 500
     --eval-iters "${EVAL_ITERATIONS:-10}"
   )
+  # Slurm or torchrun has started the job again: it goes on, and does not begin anew where CHECKPOINT_PATH is gone. (One that
+  # was ended before its first checkpoint is started anew by hand.)
+  if [ "$command" = pretrain ] &&
+    ((${SLURM_RESTART_COUNT:-0} > 0 || ${TORCHELASTIC_RESTART_COUNT:-0} > 0)); then
+    flags+=(--exit-on-missing-checkpoint)
+  fi
   if [ "$command" = plan ]; then flags+=(--world-size "$RANKS"); fi
   COMMAND=("${start[@]}" "$command" gpt "${flags[@]}" "$@")
 }

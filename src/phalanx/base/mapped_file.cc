@@ -18,6 +18,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/input_descriptor.h"
+#include "phalanx/base/memory_limits.h"
 #include "phalanx/base/progress.h"
 
 namespace phalanx {
@@ -153,7 +154,10 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) {
-    throw SystemError("{}: cannot map {} bytes: {}", path.string(), size_, std::strerror(errno));
+    const int reason = errno;  // reading the limits may change it
+    const std::string limits = memory_limits();
+    throw SystemError("{}: cannot map {} bytes: {}{}", path.string(), size_, std::strerror(reason),
+                      limits.empty() ? "" : fmt::format(" ({})", limits));
   }
   data_ = static_cast<const std::byte*>(address);
   enter(data_, size_, path_.string());

@@ -15,6 +15,7 @@
 
 #include "phalanx/base/control_groups.h"
 #include "phalanx/base/error.h"
+#include "phalanx/base/memory_limits.h"
 
 namespace phalanx {
 
@@ -41,6 +42,8 @@ std::string thread_limits(const std::filesystem::path& root) {
   if (std::string most; std::ifstream(root / "proc/sys/kernel/threads-max") >> most) {
     limits.push_back("kernel.threads-max " + most);
   }
+  // A thread's stack is memory.
+  if (std::string memory = memory_limits(root); !memory.empty()) limits.push_back(memory);
   return limits.empty() ? "no limit can be read" : fmt::format("{}", fmt::join(limits, ", "));
 }
 

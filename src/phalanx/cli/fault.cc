@@ -6,6 +6,7 @@
 #include <new>
 #include <system_error>
 
+#include "phalanx/base/memory_limits.h"
 #include "phalanx/base/threads.h"
 #include "phalanx/comm/comm_error.h"
 
@@ -19,13 +20,14 @@ Fault current_fault() {
   } catch (const Error& error) {
     return {error.what(), error.code()};
   } catch (const std::bad_alloc&) {
-    return {"out of memory", ErrorCode::kSystem};
+    return {out_of_memory(), ErrorCode::kSystem};
   } catch (const std::system_error& error) {
     // Starting threads may fail in many places.
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      return {fmt::format("the system refused a thread (ulimit -u): {}. Limits: {}",
-                          error.code().message(), thread_limits()),
-              ErrorCode::kSystem};
+      return {
+          fmt::format("the system refused a thread (ulimit -u; for its stack -v): {}. Limits: {}",
+                      error.code().message(), thread_limits()),
+          ErrorCode::kSystem};
     }
     return {fmt::format("internal error: {}", error.what())};
   } catch (const std::exception& error) {

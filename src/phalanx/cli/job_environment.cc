@@ -12,7 +12,11 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/memory_files.h"
+<<<<<<< HEAD
 #include "phalanx/flags/encoding.h"
+=======
+#include "phalanx/saving/job_record.h"
+>>>>>>> h1
 
 namespace phalanx {
 namespace {
@@ -63,7 +67,7 @@ std::vector<JobName> job_of_environment(const JobVariable& variable, const std::
   const std::string launch = text_of(variable, "PHALANX_LAUNCH");
   const std::string run_id = text_of(variable, "TORCHELASTIC_RUN_ID");
   if (!launch.empty()) {
-    job.push_back({.name = "phalanx launch " + launch, .restarts = attempts});
+    job.push_back({.name = kLaunchJob + launch, .restarts = attempts});
   } else if (!run_id.empty()) {
     job.push_back(
         {.name = fmt::format("torchrun {} of process {}", run_id, parent), .restarts = attempts});

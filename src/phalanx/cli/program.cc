@@ -22,6 +22,7 @@
 #include "phalanx/cli/signals.h"
 #include "phalanx/cli/standard_io.h"
 #include "phalanx/flags/flag_set.h"
+#include "phalanx/launch/rank_end.h"
 
 namespace phalanx {
 namespace {
@@ -78,7 +79,11 @@ int launched_rank() {
 
 // Reports an error to the user and to the launcher. Returns the exit status.
 int end_with(const Call& call, const Fault& fault) {
-  print_error(call, fault.message);
+  // What another rank failed of is said by that rank or by phalanx launch, and not again by all.
+  const bool follows = fault.culprit >= 0 && fault.culprit != launched_rank() &&
+                       std::getenv("PHALANX_COORDINATOR") != nullptr;
+  print_error(call,
+              follows ? fmt::format("{}{} failed", launch::kBlame, fault.culprit) : fault.message);
   ErrorReport report{
       .message = fault.message, .code = static_cast<int>(fault.code), .rank = launched_rank()};
   if (fault.culprit >= 0 && fault.culprit != report.rank) {

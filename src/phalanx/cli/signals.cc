@@ -75,6 +75,14 @@ void on_signal(int number) {
   errno = error;
 }
 
+constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
+
+// nohup: who started the process wants it to outlive the terminal.
+bool is_ignored_hangup(int signal) {
+  struct sigaction now {};
+  return signal == SIGHUP && ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 // This process's number among those that a launcher started; null: there is no launcher.
 const char* launched_rank() {
   const char* rank = std::getenv("RANK");
@@ -83,7 +91,7 @@ const char* launched_rank() {
 
 }  // namespace
 
-StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, also} {
+StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, SIGHUP, also} {
   const char* rank = launched_rank();
   const bool speaks = rank == nullptr || std::string_view(rank) == "0";
   const char* alone = saves ? kSaving : kNotSaving;
@@ -91,7 +99,7 @@ StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, also}
   install(!speaks ? nullptr : rank == nullptr ? alone : launched, rank == nullptr);
 }
 
-StopSignals::StopSignals(const char* line) : signals_{SIGINT, SIGTERM, SIGTERM} {
+StopSignals::StopSignals(const char* line) : signals_{SIGINT, SIGTERM, SIGHUP, SIGTERM} {
   install(line, true);
 }
 
@@ -105,7 +113,10 @@ void StopSignals::install(const char* line, bool is_alone) {
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < signals_.size(); ++i) {
-    ::sigaction(signals_[i], &action, &before_[i]);
+    ::sigaction(signals_[i], nullptr, &before_[i]);
+    // The last one was chosen.
+    if (i + 1 < signals_.size() && is_ignored_hangup(signals_[i])) continue;
+    ::sigaction(signals_[i], &action, nullptr);
   }
 }
 
@@ -123,7 +134,9 @@ void hold_stop_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kStopSignals) {
+    if (!is_ignored_hangup(signal)) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 int signal_number(std::string_view name) {

@@ -3,10 +3,11 @@
 // (`phalanx launch`, which starts ranks, reads its signals from a descriptor instead:
 // launch/signal_inbox.h.)
 //
-// SIGINT, SIGTERM and a chosen signal ask the run to save its state and leave as soon as it can.
-// The first SIGINT prints a line that says so. A second one, at least a second later (terminals and
-// launchers double them), ends the process at once with 130, unless a launcher started it. Other
-// repeated signals change nothing.
+// SIGINT, SIGTERM, SIGHUP (the terminal is closed) and a chosen signal ask the run to save its
+// state and leave as soon as it can. A SIGHUP that the process was started to ignore (nohup) stays
+// ignored. The first SIGINT prints a line that says so. A second one, at least a second later
+// (terminals and launchers double them), ends the process at once with 130, unless a launcher
+// started it. Other repeated signals change nothing.
 
 #include <array>
 #include <csignal>
@@ -31,12 +32,12 @@ class StopSignals final : public StopRequests {
 
  private:
   void install(const char* line, bool is_alone);
-  std::array<int, 3> signals_;
-  std::array<struct sigaction, 3> before_;
+  std::array<int, 4> signals_;
+  std::array<struct sigaction, 4> before_;
 };
 
-// To be called first by a program: from now on SIGINT and SIGTERM do not end the process, but wait
-// for the first StopSignals.
+// To be called first by a program: from now on SIGINT, SIGTERM and SIGHUP do not end the process,
+// but wait for the first StopSignals.
 void hold_stop_signals();
 
 // The number of a signal such as "SIGUSR1". ConfigError for one that a run does not listen to.

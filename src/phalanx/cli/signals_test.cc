@@ -53,6 +53,33 @@ TEST_F(StopSignalsTest, TheFirstInterruptSaysWhatHappens) {
   EXPECT_NE(said_of_two_interrupts(false).find("nothing is saved"), std::string::npos);
 }
 
+// A closed terminal.
+TEST_F(StopSignalsTest, AHangupSavesUnlessItIsIgnored) {
+  struct sigaction before {};
+  ::sigaction(SIGHUP, nullptr, &before);
+  {
+    const StopSignals signals(true);
+    std::raise(SIGHUP);
+    EXPECT_EQ(signals.received(), SIGHUP);
+  }
+  std::signal(SIGHUP, SIG_IGN);  // nohup
+  hold_stop_signals();
+  std::raise(SIGHUP);
+  {
+    const StopSignals signals(true);
+    std::raise(SIGHUP);
+    EXPECT_EQ(signals.received(), 0);
+  }
+  {
+    const StopSignals chosen(true, SIGHUP);
+    std::raise(SIGHUP);
+    EXPECT_EQ(chosen.received(), SIGHUP);
+  }
+  std::raise(SIGHUP);  // ignored again
+  ::sigaction(SIGHUP, &before, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+}
+
 // A signal that comes before the handlers is not lost, and does not end the process.
 TEST_F(StopSignalsTest, HeldSignalsWait) {
   struct sigaction interrupt {};
@@ -69,6 +96,7 @@ TEST_F(StopSignalsTest, HeldSignalsWait) {
   EXPECT_EQ(next.received(), 0);
   ::sigaction(SIGINT, &interrupt, nullptr);
   ::sigaction(SIGTERM, &terminate, nullptr);
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 // Of many processes only the first prints the line, without what only the launcher can do.

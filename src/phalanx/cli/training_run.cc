@@ -6,12 +6,15 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/stack_dump.h"
+#include "phalanx/cli/agent_watch.h"
 #include "phalanx/cli/job_environment.h"
+#include "phalanx/cli/last_saved_sink.h"
 #include "phalanx/cli/signals.h"
 #include "phalanx/flag_table/deepspeed/deepspeed_config.h"
 #include "phalanx/flag_table/train_flags.h"
@@ -62,6 +65,7 @@ std::unique_ptr<RankRunner> runner_of(const std::optional<LaunchEnvironment>& en
 RunEnd train(const std::optional<LaunchEnvironment>& environment, const TrainConfig& config) {
   const StopSignals signals(!config.run.save.empty(), signal_number(config.run.exit_signal));
   RunSinks sinks = default_sinks(config.run);
+  if (auto sink = make_last_saved_sink(config.run.save)) sinks.add(std::move(sink));
   return pretrain(
       config, [&signals] { return signals.received(); }, sinks,
       [&] { return runner_of(environment, config, signals); });
@@ -130,6 +134,7 @@ int run_training(CommandIo& io, const std::optional<LaunchEnvironment>& environm
   let_log_drop_lines();
   for (const std::string& note : flags.notes()) log_info("{}", note);
   read_job(config.run);
+  const auto agent = environment ? watch_agent(*environment, timeout_of(config.run)) : nullptr;
   return status_of(
       train(starts_threads(environment, flags, config) ? std::nullopt : environment, config));
 }

@@ -20,7 +20,8 @@ constexpr TrainFlag kRunRows[] = {
                                              {.range = at_least(0)}),
     works<&RunConfig::exit_signal>(
         kTraining, "--exit-signal",
-        "A signal that lets a run finish its step, save and leave, as SIGTERM and SIGINT always do",
+        "A signal that lets a run finish its step, save and leave, as SIGTERM, SIGINT and SIGHUP "
+        "always do",
         {.value_name = "NAME", .choices = "SIGTERM SIGINT SIGUSR1 SIGUSR2 SIGHUP SIGALRM SIGXCPU"}),
     works<&RunConfig::iterations_to_skip>(
         kTraining, "--iterations-to-skip",

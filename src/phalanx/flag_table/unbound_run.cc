@@ -43,7 +43,8 @@ constexpr TrainFlag kUnboundRunRows[] = {
     satisfied(kOwn, "--allow-different-threads", kSwitch,
               "a run goes on with any number of threads, which decide no bits"),
     satisfied(kTraining, "--exit-signal-handler", kSwitch,
-              "SIGTERM, SIGINT and --exit-signal always let a run finish its step, save and leave"),
+              "SIGTERM, SIGINT, SIGHUP and --exit-signal always let a run finish its step, save "
+              "and leave"),
     satisfied(kTraining, "--exit-signal-handler-for-dataloader", kSwitch,
               "data is read by the run itself, so no other process needs a signal"),
     satisfied(kTraining, "--manual-gc", kSwitch, kNoCollector),

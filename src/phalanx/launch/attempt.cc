@@ -67,6 +67,13 @@ std::string error_in_file(const std::filesystem::path& path) {
   return json.is_string() ? json.get<std::string>() : "";
 }
 
+// What a process said of its own end. Whoever is killed by another says nothing: its last line is
+// one of the log. Others that print no error line may be the C library (abort) or a script.
+std::string last_words(const RankStream& errors, const ChildProcess::End& end) {
+  if (!errors.last_error().empty()) return errors.last_error();
+  return end.signal == 0 || end.signal == SIGABRT ? errors.last_line() : "";
+}
+
 class Attempt {
  public:
   Attempt(const AttemptSetup& setup, const AttemptSurroundings& around)
@@ -107,6 +114,7 @@ class Attempt {
       wait();
     }
     tell(errors_.take(Clock::now(), /*all=*/true));
+    say_what_no_rank_said();
     finish_logs();
     report_.was_asked_to_stop = around_.interruptions.asked_to_stop();
     report_.lost_launcher = lost_launcher_;
@@ -152,6 +160,9 @@ class Attempt {
                          .inherited = {}};
     if (setup_.secret_descriptor >= 0) options.inherited.push_back(setup_.secret_descriptor);
     for (const int file : setup_.memory_files.descriptors()) options.inherited.push_back(file);
+    if (setup_.last_saved_descriptor >= 0) {
+      options.inherited.push_back(setup_.last_saved_descriptor);
+    }
     std::error_code ignored;
     std::filesystem::remove(error_file(setup_, rank), ignored);  // an earlier run's of this name
     ranks_.push_back({.rank = rank,
@@ -275,7 +286,8 @@ class Attempt {
     }
     result.out_of_memory =
         end.signal == SIGKILL && !rank.was_sent_signal && oom_kills() > oom_kills_;
-    if (result.message.empty()) result.message = rank.error.last_error();
+    if (result.message.empty()) result.message = last_words(rank.error, end);
+    if (rank.error.is_shown() && !result.message.empty()) report_.told.insert(rank.rank);
     around_.group.rank_ended(rank.rank, result.how());
     ++report_.failed;
     report_.failures.push_back(std::move(result));
@@ -309,10 +321,37 @@ class Attempt {
   void take_verdict(VerdictBox::Entry entry) {
     if (report_.verdict) return;
     entry.verdict.after_seconds = seconds(entry.time - began_);
-    say(entry.verdict.reason);
-    for (const std::string& line : entry.report) around_.console.line(line);
+    const WatchedRank* const rank = rank_of(entry.verdict.rank);
+    report_.told.insert(entry.verdict.rank);
+    if (entry.verdict.is_reported && rank != nullptr && rank->error.is_shown()) {
+      unsaid_ = {entry.verdict.reason};
+      unsaid_.insert(unsaid_.end(), entry.report.begin(), entry.report.end());
+    } else {
+      say(entry.verdict.reason);
+      tell(entry.report);
+    }
     report_.verdict = std::move(entry.verdict);
     begin_stopping();
+  }
+
+  const WatchedRank* rank_of(int number) const {
+    const auto found = std::ranges::find(ranks_, number, &WatchedRank::rank);
+    return found == ranks_.end() ? nullptr : &*found;
+  }
+
+  // A verdict that its rank has reported is the rank's to print, which may only have blamed
+  // another.
+  void say_what_no_rank_said() {
+    if (unsaid_.empty()) return;
+    const WatchedRank& rank = *rank_of(report_.verdict->rank);
+    const auto end = std::ranges::find(report_.failures, rank.rank, &RankEnd::rank);
+    const std::string& line = rank.error.last_error();
+    const bool has_said = rank.error.is_inherited()
+                              ? end != report_.failures.end() && !blames_another(*end)
+                              : !line.empty() && line.find(kBlame) == std::string::npos;
+    if (has_said) return;
+    say(unsaid_.front());
+    tell({unsaid_.begin() + 1, unsaid_.end()});
   }
 
   void read_streams() {
@@ -407,6 +446,7 @@ class Attempt {
   bool is_preempting_ = false;
   std::optional<Clock::time_point> stopping_since_;
   std::string lost_launcher_;
+  std::vector<std::string> unsaid_;  // the verdict's reason and report, while its rank may say it
 };
 
 }  // namespace

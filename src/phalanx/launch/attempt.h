@@ -34,6 +34,7 @@ struct AttemptSetup {
   std::filesystem::path directory;  // of this attempt's logs; empty: none
   int secret_descriptor = -1;       // that the ranks inherit; -1: none
   const MemoryFiles& memory_files;  // likewise, for snapshots
+  int last_saved_descriptor = -1;   // likewise, of LastSavedFile; -1: none
   int stage = 0;                    // of NodeBoard, for this node's reports
   bool error_is_terminal = false;
   std::chrono::milliseconds grace = std::chrono::seconds(1);           // as LaunchSetup's

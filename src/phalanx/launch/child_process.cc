@@ -74,8 +74,13 @@ void reset_signals() {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (const int signal :
-       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD, SIGTSTP, SIGCONT}) {
+       {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD, SIGTSTP, SIGCONT}) {
     ::sigaction(signal, &standard, nullptr);
+  }
+  // What nohup started outlives the terminal, ranks as well.
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    ::sigaction(SIGHUP, &standard, nullptr);
   }
   // A terminal may stop background processes that write to it (stty tostop): the child would hang.
   struct sigaction ignored {};

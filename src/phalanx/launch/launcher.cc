@@ -9,6 +9,8 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "phalanx/base/unique_name.h"
 #include "phalanx/launch/attempt.h"
 #include "phalanx/launch/console.h"
+#include "phalanx/launch/last_saved.h"
 #include "phalanx/launch/left_memory.h"
 #include "phalanx/launch/log_directory.h"
 #include "phalanx/launch/outcome.h"
@@ -31,6 +34,10 @@ namespace {
 
 constexpr int kEndedAtOnce = 130;
 constexpr auto kTick = std::chrono::milliseconds(100);
+// How node 0's text begins where what the job saved is gone.
+constexpr std::string_view kLoss = "lost: ";
+// Between two looks for what the job saved.
+constexpr auto kLook = std::chrono::milliseconds(500);
 
 class IgnoredBrokenPipes {
  public:
@@ -108,6 +115,7 @@ class Launcher {
         console_(setup.output, setup.error),
         policy_(options.max_restarts, !save_.empty()) {
     if (takes_snapshots(options.command)) memory_files_ = MemoryFiles::make(options.ranks);
+    if (!save_.empty() && options.node == 0) last_saved_ = LastSavedFile::make();
     summary_.run = options.run_id.empty() ? new_run_name() : options.run_id;
   }
 
@@ -236,8 +244,11 @@ class Launcher {
   NextStep run_one(int attempt) {
     // Stage 2k + 1: attempt k runs; 2k + 2: it has ended.
     const int stage = 2 * attempt + 1;
-    group_->begin_attempt(attempt, place_.world_size);
-    exchange(stage, "");
+    const std::string loss = attempt > 0 ? wait_for_saved() : "";
+    if (loss.empty()) group_->begin_attempt(attempt, place_.world_size);
+    // Node 0 may be further already: then its text is a report.
+    const std::string told = exchange(stage, loss.empty() ? "" : std::string(kLoss) + loss).front();
+    if (told.starts_with(kLoss)) return end_without_saved(told.substr(kLoss.size()));
     const AttemptSetup setup{
         .options = options_,
         .program = setup_.program,
@@ -248,6 +259,7 @@ class Launcher {
         .directory = logs_ ? logs_->make_attempt(attempt) : std::filesystem::path(),
         .secret_descriptor = setup_.secret_descriptor,
         .memory_files = memory_files_,
+        .last_saved_descriptor = last_saved_.descriptor(),
         .stage = stage,
         .error_is_terminal = ::isatty(setup_.error) == 1,
         .grace = setup_.grace,
@@ -259,9 +271,10 @@ class Launcher {
                                          .inbox = inbox_,
                                          .interruptions = interruptions_,
                                          .has_failed_file = has_failed_file_});
+    told_ = own.told;
     if (own.failed > 0) remove_left_memory(shared_memory_folder(), begin);
     if (!own.lost_launcher.empty()) return end_without_others(attempt, own);
-    if (group_->node() == 0) own.progress = newest_state(save_, memory_files_);
+    if (group_->node() == 0) own.progress = newest_progress();
     std::vector<NodeReport> reports;
     try {
       // After a failure all launchers end their ranks within seconds.
@@ -284,6 +297,53 @@ class Launcher {
     return decide(attempt, outcome_of(reports), before, progress_);
   }
 
+  // What is there, or was saved by this job before.
+  std::optional<SavedProgress> newest_progress() const {
+    const auto found = newest_state(save_, memory_files_);
+    const auto last = last_saved_.read();
+    if (!last || last->iteration == kNothingSaved) return found;
+    const SavedProgress saved{.start = last->start, .iteration = last->iteration};
+    return !found || is_progress(found, saved) ? saved : found;
+  }
+
+  // On node 0, before a restart: waits until --save has what the job saved last, or the time for
+  // that is over. Returns what is lost; empty: nothing is.
+  std::string wait_for_saved() {
+    const auto last = last_saved_.read();
+    if (!last) return "";
+    const auto begin = std::chrono::steady_clock::now();
+    for (bool has_waited = false;; has_waited = true) {
+      const std::string loss = loss_of(*last);
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (loss.empty()) {
+        if (has_waited) console_.line("phalanx launch: it is there again");
+        return "";
+      }
+      if (waited >= options_.save_timeout || interruptions_.asked_to_stop()) return loss;
+      if (!has_waited) {
+        console_.line(fmt::format(
+            "phalanx launch: {}; waiting up to {:.0f} s for it (--rdzv-conf save_timeout)", loss,
+            std::chrono::duration<double>(options_.save_timeout).count()));
+      }
+      pollfd signals{.fd = inbox_.descriptor(), .events = POLLIN, .revents = 0};
+      ::poll(&signals, 1, static_cast<int>(kLook.count()));
+      take_signals();
+    }
+  }
+
+  // The job has saved what a restart would not find: it would begin anew.
+  NextStep end_without_saved(const std::string& loss) {
+    NextStep step{.restarts = false, .exit_status = static_cast<int>(ErrorCode::kIo), .why = loss};
+    summary_.exit_status = step.exit_status;
+    keep_summary();
+    console_.line(fmt::format(
+        "phalanx launch: not started again: {}; bring it back (is a file system not mounted, was "
+        "the folder moved?) and start the same command again",
+        loss));
+    console_.line(fmt::format("phalanx launch: what was saved is gone; exit {}", step.exit_status));
+    return step;
+  }
+
   // Another launcher is gone: the nodes can no longer decide together.
   NextStep end_without_others(int attempt, const NodeReport& own) {
     // Without a verdict no rank is known to have failed: the launcher ended them.
@@ -299,6 +359,10 @@ class Launcher {
   NextStep decide(int attempt, const Outcome& outcome, const std::optional<SavedProgress>& before,
                   const std::optional<SavedProgress>& now) {
     NextStep step = policy_.after(outcome, before, now);
+    if (const auto last = last_saved_.read(); step.restarts && last && !loss_of(*last).empty()) {
+      step.why = fmt::format("restart {} of {}, from what the job saved: it is not there now",
+                             policy_.restarts(), options_.max_restarts);
+    }
     end_attempt(attempt, outcome, step);
     return step;
   }
@@ -309,11 +373,12 @@ class Launcher {
         {.attempt = attempt, .exit_status = outcome.exit_status, .culprit = outcome.culprit});
     summary_.exit_status = status;
     keep_summary();
-    if (outcome.culprit && !outcome.culprit->message.empty()) {
+    const bool is_told = outcome.culprit && told_.contains(outcome.culprit->rank);
+    if (outcome.culprit && !outcome.culprit->message.empty() && !is_told) {
       console_.line("phalanx launch: its last words: " + outcome.culprit->message);
     }
     if (!step.why.empty()) console_.line("phalanx launch: " + step.why);
-    console_.line(last_line(outcome, place_.world_size, status));
+    console_.line(last_line(outcome, place_.world_size, status, progress_));
   }
 
   void keep_summary() {
@@ -332,6 +397,7 @@ class Launcher {
   BackgroundWriter log_writer_;
   RestartPolicy policy_;
   MemoryFiles memory_files_;  // as long as this lives
+  LastSavedFile last_saved_;  // of node 0
   RunSummary summary_;
   std::string run_id_;
   const std::string launch_id_ = random_digits(32);
@@ -339,6 +405,7 @@ class Launcher {
   std::optional<LogDirectory> logs_;
   WorldPlace place_;
   std::optional<SavedProgress> progress_;  // after the last attempt
+  std::set<int> told_;                     // of the last attempt, as in NodeReport
   bool has_failed_file_ = false;
 };
 

@@ -140,6 +140,53 @@ TEST_F(LaunchTest, ASignalIsTold) {
                                              "rank stopped; exit 75"));
 }
 
+// The last line of a log is no word of the end.
+TEST_F(LaunchTest, WhoIsKilledHasNoLastWords) {
+  EXPECT_EQ(run(2, "echo 'iteration 10' >&2; [ $RANK = 0 ] && sleep 30; kill -KILL $$"), 75);
+  EXPECT_EQ(summary()["culprit"]["message"], "");
+  EXPECT_THAT(read("console.err"), Not(HasSubstr("last words")));
+}
+
+// A rank that fails of its own says so itself; neither the verdict nor the end say it again.
+TEST_F(LaunchTest, AnErrorIsToldOnce) {
+  const auto times_told = [&](const std::string& line) {
+    std::ofstream(directory_ / "pids");
+    std::filesystem::remove(directory_ / "judged");
+    std::jthread coordinator([this] {
+      wait_until([&] { return numbers_in("pids").size() == 2; });
+      verdicts_->put({.rank = 1,
+                      .host = "here",
+                      .code = ErrorCode::kTemporary,
+                      .reason = "rank 1 (host here): no such thing",
+                      .is_reported = true},
+                     {"rank 0: in its own work"});
+      std::ofstream(directory_ / "judged");
+    });
+    EXPECT_EQ(run(2, "cd " + here() +
+                         "; echo $$ >>pids; [ $RANK = 0 ] && sleep 30\n"
+                         "until [ -e judged ]; do sleep 0.05; done\n"
+                         "echo 'error: " +
+                         line + "' >&2; exit 70"),
+              70);
+    EXPECT_EQ(summary()["culprit"]["message"], "error: " + line);
+    const std::string console = read("console.err");
+    int times = 0;
+    for (std::size_t at = console.find("no such thing"); at != std::string::npos;
+         at = console.find("no such thing", at + 1)) {
+      ++times;
+    }
+    return times;
+  };
+  EXPECT_EQ(times_told("no such thing"), 1) << read("console.err");
+  EXPECT_THAT(read("console.err"), HasSubstr("[rank 1] error: no such thing\n"));
+  // Where it blames another, or its errors go to a file alone, the launcher tells them.
+  EXPECT_EQ(times_told("ended because rank 0 failed"), 1) << read("console.err");
+  options_.redirects = StreamChoice::parse("--redirects", "3");
+  EXPECT_EQ(times_told("no such thing"), 1) << read("console.err");
+  EXPECT_THAT(read("console.err"),
+              HasSubstr("phalanx launch: rank 1 (host here): no such thing\n"));
+}
+
 TEST_F(LaunchTest, TheErrorFileSaysMoreThanTheLastLine) {
   EXPECT_EQ(run(1,
                 "echo noise >&2; echo '{\"message\": {\"message\": \"the cause\"}}' "
@@ -234,6 +281,76 @@ TEST_F(LaunchTest, RestartsGoOnFromTheCheckpoint) {
               HasSubstr("restart 2 of 5, from the checkpoint of iteration 11\n"));
 }
 
+// A rank that saves iterations 10 and 11 and says so, and is killed; `then` are further commands of
+// the first attempt. Later attempts end well.
+std::string saves_and_dies(const std::string& here, const std::string& then) {
+  return "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0\n"
+         "mkdir -p " +
+         here + "/save; cp -r " + here + "/made/* " + here +
+         "/save\n"
+         "printf '1 11\\n%s\\n%s' " +
+         std::string(32, 'a') + " " + here +
+         "/save/iter_0000011 >/proc/self/fd/$PHALANX_LAST_SAVED\n" + then + "\nkill -KILL $$";
+}
+
+class LaunchSaved : public LaunchTest {
+ protected:
+  LaunchSaved() {
+    options_.max_restarts = 3;
+    options_.save_timeout = std::chrono::milliseconds(0);
+    for (const std::int64_t iteration : {10, 11}) {
+      const auto directory = directory_ / "made" / iteration_directory_name(iteration);
+      std::filesystem::create_directories(directory);
+      std::ofstream(directory / kManifestName) << manifest_text(1, iteration);
+    }
+  }
+  int run_and(const std::string& then) {
+    return run(1, saves_and_dies(here(), then), {"pretrain", "--save", here() + "/save"});
+  }
+};
+
+TEST_F(LaunchSaved, ARestartGoesOnWithWhatWasSaved) {
+  EXPECT_EQ(run_and(""), 0);
+  EXPECT_THAT(read("console.err"),
+              HasSubstr("restart 1 of 3, from the checkpoint of iteration 11"));
+}
+
+// --save is gone, is an empty mount point, or has an older copy.
+TEST_F(LaunchSaved, ARestartDoesNotBeginAnew) {
+  for (const auto& [then, instead] :
+       {std::pair{"mv $0/save $0/gone", "the directory is not there"},
+        std::pair{"rm -r $0/save/*", "there is none of this run"},
+        std::pair{"rm -r $0/save/iter_0000011",
+                  "the newest of this run there is of iteration 10"}}) {
+    options_.run_id = fmt::format("run-{}", std::string_view(instead).size());
+    std::string with_path = then;
+    while (with_path.find("$0") != std::string::npos) {
+      with_path.replace(with_path.find("$0"), 2, here());
+    }
+    EXPECT_EQ(run_and(with_path), 74);
+    const std::string console = read("console.err");
+    EXPECT_THAT(console,
+                HasSubstr("not started again: the last checkpoint that this job saved, " + here() +
+                          "/save/iter_0000011, of iteration 11, is gone: " + instead));
+    EXPECT_THAT(console, Not(HasSubstr("from the beginning")));
+    EXPECT_THAT(console, EndsWith("what was saved is gone; exit 74\n"));
+    const auto json = nlohmann::json::parse(read("logs/" + options_.run_id + "/summary.json"));
+    EXPECT_EQ(json["attempts"], 1);
+    EXPECT_EQ(json["exit"], 74);
+  }
+}
+
+// An automount, or somebody who brings it back.
+TEST_F(LaunchSaved, IsWaitedFor) {
+  options_.save_timeout = kPatience;
+  std::jthread mounts([this] {
+    wait_until([&] { return read("console.err").find("waiting up to") != std::string::npos; });
+    std::filesystem::rename(directory_ / "gone", directory_ / "save");
+  });
+  EXPECT_EQ(run_and("mv " + here() + "/save " + here() + "/gone"), 0);
+  EXPECT_THAT(read("console.err"), HasSubstr("it is there again\n"));
+}
+
 TEST_F(LaunchTest, RestartsWithoutProgressEnd) {
   options_.max_restarts = 10;
   EXPECT_EQ(run(1, "exit 74", {"pretrain", "--save=" + here()}), 93);
@@ -274,7 +391,8 @@ TEST_F(LaunchSignal, APreemptionWaitsForTheSave) {
             85);
   EXPECT_EQ(read("logs/run/attempt_0/rank_1.out"), "saved\n");
   EXPECT_TRUE(summary()["culprit"].is_null());
-  EXPECT_THAT(read("console.err"), EndsWith("asked to leave; 2 ranks saved; exit 85\n"));
+  EXPECT_THAT(read("console.err"),
+              EndsWith("asked to leave; 2 ranks left; nothing is saved yet; exit 85\n"));
 }
 
 TEST_F(LaunchSignal, CtrlCReachesTheRanksAsItIs) {

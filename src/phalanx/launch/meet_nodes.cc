@@ -82,7 +82,8 @@ std::unique_ptr<CoordinatorServer> make_server(const LaunchOptions& options, con
               .host = verdict.host,
               .code = verdict.code,
               .reason = verdict.reason,
-              .detected_seconds = verdict.silent_seconds},
+              .detected_seconds = verdict.silent_seconds,
+              .is_reported = verdict.is_reported},
              lines_of(verdict.report));
   };
   return std::make_unique<CoordinatorServer>(coordinator);

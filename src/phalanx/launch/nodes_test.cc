@@ -223,6 +223,21 @@ TEST_F(LaunchNodes, AllStartAgainTogether) {
   EXPECT_EQ(summary()["attempt_ends"][1]["culprit"]["rank"], 1);
 }
 
+// Node 0 knows what was saved.
+TEST_F(LaunchNodes, NoneStartsAgainWhereWhatWasSavedIsGone) {
+  options_.save_timeout = std::chrono::milliseconds(0);
+  EXPECT_THAT(run_nodes(1,
+                        "[ $RANK = 0 ] || sleep 60; printf '1 11\\nid\\n" + here() +
+                            "/iter_0000011' >/proc/self/fd/$PHALANX_LAST_SAVED; exit 74",
+                        5),
+              testing::ElementsAre(74, 74));
+  EXPECT_EQ(summary()["attempts"], 1);
+  for (const char* console : {"console0.err", "console1.err"}) {
+    EXPECT_THAT(read(console), HasSubstr("iter_0000011, of iteration 11, is gone"));
+    EXPECT_THAT(read(console), EndsWith("what was saved is gone; exit 74\n"));
+  }
+}
+
 TEST_F(LaunchNodes, ALauncherThatIsGoneEndsTheOthers) {
   std::jthread cut([&] {
     while (numbers_in("pids").size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -43,7 +43,10 @@ void add_rendezvous_flags(FlagSet& flags, FlagValues& values) {
             &values.insecure, {.excludes = "--rdzv-secret-file"});
   flags.add("--rdzv-bind-any", "Listen on all interfaces, not on the one of --master-addr alone",
             &values.bind_any);
-  flags.add("--rdzv-conf", "join_timeout=SECONDS: how long nodes and ranks are waited for",
+  flags.add("--rdzv-conf",
+            "join_timeout=SECONDS: how long nodes and ranks are waited for (600); "
+            "save_timeout=SECONDS: how long a restart waits for the checkpoint that it goes on "
+            "from, where --save does not have it (60)",
             &values.rendezvous_settings, {.value_name = "KEY=VALUE,..."});
   flags.add("--standalone", "This node alone", &values.standalone);
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostRanksPerNode = 4096;
 constexpr std::size_t kLongestRunId = 128;
-constexpr std::int64_t kLongestJoin = 7 * 24 * 3600;  // s
+constexpr std::int64_t kLongestTimeout = 7 * 24 * 3600;  // s
 
 std::vector<std::string_view> between_commas(std::string_view text) {
   std::vector<std::string_view> items;
@@ -88,19 +88,25 @@ GivenEndpoint endpoint_of(const std::string& text) {
   return endpoint;
 }
 
-std::optional<std::chrono::seconds> join_timeout_of(const std::string& text) {
-  std::optional<std::chrono::seconds> timeout;
+RendezvousSettings rendezvous_settings_of(const std::string& text) {
+  RendezvousSettings settings;
   for (const std::string_view item : between_commas(text)) {
     const std::size_t equals = item.find('=');
     const std::string_view key = item.substr(0, equals);
-    if (equals == std::string_view::npos || (key != "join_timeout" && key != "timeout")) {
-      throw ConfigError("--rdzv-conf {}: the one setting is join_timeout=SECONDS", item);
+    const bool is_join = key == "join_timeout" || key == "timeout";
+    if (equals == std::string_view::npos || (!is_join && key != "save_timeout")) {
+      throw ConfigError(
+          "--rdzv-conf {}: the settings are join_timeout=SECONDS and save_timeout=SECONDS", item);
     }
     const int seconds =
-        number_of(item.substr(equals + 1), "--rdzv-conf", static_cast<int>(kLongestJoin));
-    timeout = std::chrono::seconds(std::max(seconds, 1));
+        number_of(item.substr(equals + 1), "--rdzv-conf", static_cast<int>(kLongestTimeout));
+    if (is_join) {
+      settings.join_timeout = std::chrono::seconds(std::max(seconds, 1));
+    } else {
+      settings.save_timeout = std::chrono::seconds(seconds);
+    }
   }
-  return timeout;
+  return settings;
 }
 
 std::vector<int> signals_of(const std::string& text) {

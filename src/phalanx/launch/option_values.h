@@ -28,8 +28,12 @@ struct GivenEndpoint {
 };
 GivenEndpoint endpoint_of(const std::string& text);
 
-// --rdzv-conf, where it has a timeout; it has no settings of other rendezvous services.
-std::optional<std::chrono::seconds> join_timeout_of(const std::string& text);
+// --rdzv-conf: what it sets; it has no settings of other rendezvous services.
+struct RendezvousSettings {
+  std::optional<std::chrono::seconds> join_timeout;
+  std::optional<std::chrono::seconds> save_timeout;
+};
+RendezvousSettings rendezvous_settings_of(const std::string& text);
 // --signals-to-handle.
 std::vector<int> signals_of(const std::string& text);
 // --local-ranks-filter.

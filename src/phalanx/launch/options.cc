@@ -182,9 +182,9 @@ LaunchOptions options_of(const FlagSet& flags, const FlagValues& values,
   }
   options.insecure = values.insecure;
   options.bind_any = values.bind_any;
-  if (const auto timeout = join_timeout_of(values.rendezvous_settings)) {
-    options.join_timeout = *timeout;
-  }
+  const RendezvousSettings settings = rendezvous_settings_of(values.rendezvous_settings);
+  if (settings.join_timeout) options.join_timeout = *settings.join_timeout;
+  if (settings.save_timeout) options.save_timeout = *settings.save_timeout;
   options.virtual_local_rank = values.virtual_local_rank;
   options.notes = flags.notes();
   if (options.insecure && options.nodes > 1) {

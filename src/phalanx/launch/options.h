@@ -32,6 +32,8 @@ struct LaunchOptions {
   bool insecure = false;
   bool bind_any = false;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
+  // Before a restart: how long what the job saved is waited for where it is not there.
+  std::chrono::milliseconds save_timeout = std::chrono::minutes(1);
   bool virtual_local_rank = false;  // every rank is told LOCAL_RANK 0
   std::vector<std::string> command;
   bool ranks_join = true;          // each other: the command trains

@@ -123,6 +123,7 @@ TEST(LaunchOptions, WhatIsSatisfiedIsSaid) {
   EXPECT_EQ(options.notes.size(), 5U);
   EXPECT_THAT(options.notes, testing::Contains(HasSubstr("nothing runs under Python")));
   EXPECT_EQ(options.join_timeout, std::chrono::seconds(30));
+  EXPECT_EQ(options.save_timeout, std::chrono::minutes(1));
 }
 
 TEST(LaunchOptions, WhatMakesNoSenseIsRefusedWithTheReason) {
@@ -134,6 +135,8 @@ TEST(LaunchOptions, WhatMakesNoSenseIsRefusedWithTheReason) {
   expect_fault<ConfigError>({"--logs-specs", "x"}, "one form of logs");
   expect_fault<ConfigError>({"--nproc-per-node", "gpu"}, "compute on processors");
   expect_fault<ConfigError>({"--rdzv-conf", "read_timeout=3"}, "join_timeout=SECONDS");
+  expect_fault<ConfigError>({"--rdzv-conf", "save_timeout"}, "save_timeout=SECONDS");
+  expect_fault<UsageError>({"--rdzv-conf", "save_timeout=soon"}, "number");
   expect_fault<ConfigError>({"--standalone", "--nnodes", "2"}, "contradict");
   expect_fault<UsageError>({"--nproc-per-node", "none"}, "must be a number");
   expect_fault<UsageError>({"--nproc-per-node", "0"}, "at least 1");

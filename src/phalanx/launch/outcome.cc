@@ -18,13 +18,6 @@ constexpr double kSameMoment = 0.25;  // s
 
 int status_of(ErrorCode code) { return static_cast<int>(code); }
 
-// The statuses of ranks that stopped because of another rank.
-bool blames_another(const RankEnd& end) {
-  return end.signal == 0 && (end.exit_code == status_of(ErrorCode::kUnavailable) ||
-                             end.exit_code == status_of(ErrorCode::kTemporary) ||
-                             end.exit_code == status_of(ErrorCode::kHang));
-}
-
 bool has_own_cause(const RankEnd& end) {
   return end.failed() && !end.by_launcher && !blames_another(end);
 }

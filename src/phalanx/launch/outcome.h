@@ -15,7 +15,7 @@ struct Culprit {
   std::string host;
   std::string reason;   // "signal 9", "signal 9 (OOM-killer)", "exit 70", "hang", "lost"
   std::string text;     // for people: "rank 3 (host n07) was killed by SIGKILL"
-  std::string message;  // its last error line
+  std::string message;  // its last error line, or the verdict's reason; may be empty
   double detected_after_seconds = 0.0;
 };
 

@@ -84,6 +84,12 @@ NodeReport parse_node_report(const std::string& text) {
   }
 }
 
+bool blames_another(const RankEnd& end) {
+  return end.signal == 0 && (end.exit_code == static_cast<int>(ErrorCode::kUnavailable) ||
+                             end.exit_code == static_cast<int>(ErrorCode::kTemporary) ||
+                             end.exit_code == static_cast<int>(ErrorCode::kHang));
+}
+
 std::string signal_name(int signal) {
   const char* const name = ::sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);

@@ -2,7 +2,9 @@
 // How ranks have ended: what the launchers of a run report to each other.
 
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "phalanx/base/error.h"
@@ -19,7 +21,7 @@ struct RankEnd {
   bool out_of_memory = false;     // the kernel's OOM-killer has killed a process meanwhile
   double after_seconds = 0.0;     // since the attempt began
   double detected_seconds = 0.0;  // from the end to when it was noticed, at most
-  std::string message;            // its last error line
+  std::string message;            // its last error line; empty: it said none
 
   bool failed() const;
   // "killed by signal 9 (SIGKILL)", "ended with exit code 70".
@@ -35,6 +37,8 @@ struct RankVerdict {
   std::string reason;             // a line
   double after_seconds = 0.0;     // since the attempt began
   double detected_seconds = 0.0;  // from its last sign of life
+  // The rank itself says the reason, where it prints errors; not sent to other launchers.
+  bool is_reported = false;
 
   bool is_hang() const { return code == ErrorCode::kHang || code == ErrorCode::kIo; }
 };
@@ -51,13 +55,20 @@ struct NodeReport {
   std::vector<RankEnd> failures;            // the first ones, of either kind
   std::optional<RankVerdict> verdict;       // node 0
   std::optional<SavedProgress> progress{};  // node 0
-  std::string lost_launcher{};  // that of another node, for people; not sent to other launchers
+  // Not sent to other launchers:
+  std::string lost_launcher{};  // that of another node, for people
+  std::set<int> told{};         // ranks about which this console has said why they ended
 };
 
 // At most 16 KiB.
 std::string to_text(const NodeReport& report);
 // DataError.
 NodeReport parse_node_report(const std::string& text);
+
+// Whether the status is that of a rank which stopped because of another.
+bool blames_another(const RankEnd& end);
+// What such a rank prints begins so, after the command; the other one has said why.
+inline constexpr std::string_view kBlame = "ended because rank ";
 
 // "SIGKILL"; "signal 40" where it has no name.
 std::string signal_name(int signal);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "phalanx/launch/last_saved.h"
+
 namespace phalanx::launch {
 
 std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptSetup& setup,
@@ -35,6 +37,9 @@ std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptS
   if (setup.memory_files.ranks() > 0) {
     variables.emplace_back(kMemoryFilesVariable, setup.memory_files.to_text());
   }
+  if (setup.last_saved_descriptor >= 0) {
+    variables.emplace_back(kLastSavedVariable, text(setup.last_saved_descriptor));
+  }
   if (options.insecure) variables.emplace_back("PHALANX_RDZV_INSECURE", "1");
   const auto file = error_file(setup, setup.place.first_rank + local_rank);
   if (!file.empty()) variables.emplace_back("TORCHELASTIC_ERROR_FILE", file.string());
@@ -44,7 +49,7 @@ std::vector<std::pair<std::string, std::string>> rank_environment(const AttemptS
 std::vector<std::string> dropped_variables() {
   // The ranks get the secret otherwise; files and places of an outer launcher are not theirs.
   return {"PHALANX_RDZV_SECRET_FILE", "PHALANX_RDZV_SECRET_FD", "PHALANX_RDZV_INSECURE",
-          "TORCHELASTIC_ERROR_FILE", kMemoryFilesVariable};
+          "TORCHELASTIC_ERROR_FILE",  kMemoryFilesVariable,     kLastSavedVariable};
 }
 
 std::filesystem::path error_file(const AttemptSetup& setup, int rank) {

@@ -52,8 +52,14 @@ class RankStream {
   // Reports a file that cannot be written.
   void report_fault(const OutputSinks& sinks);
 
-  // The last line that begins with "error: ", else the last one that is not empty.
-  const std::string& last_error() const { return error_line_.empty() ? last_line_ : error_line_; }
+  // The last line that begins with "error: "; empty: none did.
+  const std::string& last_error() const { return error_line_; }
+  // The last one that is not empty.
+  const std::string& last_line() const { return last_line_; }
+  // Whether it goes to the launcher's own stream, unread.
+  bool is_inherited() const { return plan_.is_inherited; }
+  // Whether the console shows its errors.
+  bool is_shown() const { return plan_.is_inherited || plan_.console != ConsoleMode::kNothing; }
 
  private:
   bool read_once(const OutputSinks& sinks);

@@ -56,7 +56,8 @@ std::string write_summary(const std::filesystem::path& path, const RunSummary& s
   return "";
 }
 
-std::string last_line(const Outcome& outcome, int world_size, int exit_status) {
+std::string last_line(const Outcome& outcome, int world_size, int exit_status,
+                      const std::optional<SavedProgress>& saved) {
   const std::string end = fmt::format("; exit {}", exit_status);
   if (outcome.culprit) {
     const std::string others =
@@ -65,8 +66,10 @@ std::string last_line(const Outcome& outcome, int world_size, int exit_status) {
   }
   if (outcome.was_ended_at_once) return "phalanx launch: ended by a second Ctrl-C" + end;
   if (outcome.preempted > 0) {
-    return fmt::format("phalanx launch: asked to leave; {} saved{}",
-                       count_of(outcome.preempted, "rank"), end);
+    return fmt::format(
+        "phalanx launch: asked to leave; {} left; {}{}", count_of(outcome.preempted, "rank"),
+        saved ? fmt::format("iteration {} is saved", saved->iteration) : "nothing is saved yet",
+        end);
   }
   if (outcome.failed > 0) return "phalanx launch: ranks failed" + end;
   if (outcome.finished == 0) return "phalanx launch: asked to leave before the start" + end;

@@ -30,6 +30,8 @@ std::string summary_json(const RunSummary& summary);
 std::string write_summary(const std::filesystem::path& path, const RunSummary& summary);
 
 // "phalanx launch: rank 3 (host n07) was killed by SIGKILL; 3 other ranks stopped; exit 75".
-std::string last_line(const Outcome& outcome, int world_size, int exit_status);
+// `saved`: the newest state, if there is one.
+std::string last_line(const Outcome& outcome, int world_size, int exit_status,
+                      const std::optional<SavedProgress>& saved);
 
 }  // namespace phalanx::launch

@@ -271,11 +271,14 @@ Verdict Detector::State::verdict(std::vector<int> culprits, ErrorCode code, std:
 Verdict Detector::State::failure_verdict(TimePoint now) {
   const int first = failure_->rank;
   const ObservedRank& state = states_[first];
-  if (failure_->is_reported)
-    return verdict({first}, ErrorCode::kTemporary,
-                   fmt::format("rank {} ({}): {}", first, rendezvous::host_text(state),
-                               rendezvous::one_line(failure_->text, kMaxReason)),
-                   now);
+  if (failure_->is_reported) {
+    Verdict reported = verdict({first}, ErrorCode::kTemporary,
+                               fmt::format("rank {} ({}): {}", first, rendezvous::host_text(state),
+                                           rendezvous::one_line(failure_->text, kMaxReason)),
+                               now);
+    reported.is_reported = true;
+    return reported;
+  }
   // When a host loses its power or network, its connections end one after the other, but by then
   // all of its ranks have been silent for a while.
   std::vector<int> culprits = {first};

@@ -24,6 +24,7 @@ struct Verdict {
   std::string report;           // a line for every rank with its position
   std::string host{};           // of the first culprit
   double silent_seconds = 0.0;  // since the first culprit's last sign of life
+  bool is_reported = false;     // the culprit itself has said the reason
 };
 
 class Detector {
@@ -36,7 +37,7 @@ class Detector {
     std::chrono::milliseconds far_silence = rendezvous::kFarSilenceLimit;  // on other hosts
     std::chrono::milliseconds still = rendezvous::kStillnessLimit;
     std::chrono::milliseconds leaving = rendezvous::kStillnessLimitWhileLeaving;
-    // Slow: own compute time over the median's, in three windows of so many steps.
+    // Slow: own compute time over the median's, in windows of so many steps (slow_ranks.h).
     double slow_factor = 1.3;
     int window_steps = 5;
   };

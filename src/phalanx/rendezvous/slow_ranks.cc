@@ -7,6 +7,9 @@ namespace phalanx::rendezvous {
 namespace {
 
 constexpr int kWindowsUntilSlow = 3;
+// The median of two ranks is one of them: whichever the machine has just kept waiting looks slow
+// beside it. What lasts so long has another cause.
+constexpr int kWindowsUntilSlowOfTwo = 20;
 // Differences below this come from the system's scheduling of short steps.
 constexpr double kLeastDifference = 1e-3;
 constexpr std::size_t kMaxSamples = 64;  // of a rank, if another one keeps the window open
@@ -23,6 +26,7 @@ double lower_median(std::vector<double> values) {
 SlowRanks::SlowRanks(int world_size, double factor, int window_steps)
     : factor_(factor),
       window_steps_(window_steps),
+      windows_until_slow_(world_size == 2 ? kWindowsUntilSlowOfTwo : kWindowsUntilSlow),
       windows_(static_cast<std::size_t>(world_size)),
       complete_(static_cast<std::size_t>(world_size), false) {}
 
@@ -59,11 +63,16 @@ std::vector<SlowRank> SlowRanks::compare(const std::vector<double>& own) {
   std::vector<SlowRank> newly;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     const bool is_slow = own[rank] >= factor_ * median && own[rank] - median >= kLeastDifference;
-    int& count = windows_[rank].slow_windows;
-    count = is_slow ? count + 1 : 0;
-    // A rank is reported once, and again only after a normal window.
-    if (count == kWindowsUntilSlow)
-      newly.push_back({static_cast<int>(rank), own[rank] / std::max(median, 1e-9), own[rank]});
+    Window& window = windows_[rank];
+    // A rank is reported once, and again only after as many normal windows on end.
+    if (is_slow == window.is_reported) {
+      window.other_windows = 0;
+    } else if (++window.other_windows == windows_until_slow_) {
+      window.other_windows = 0;
+      window.is_reported = is_slow;
+      if (is_slow)
+        newly.push_back({static_cast<int>(rank), own[rank] / std::max(median, 1e-9), own[rank]});
+    }
   }
   return newly;
 }

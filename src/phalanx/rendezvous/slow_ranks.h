@@ -19,9 +19,9 @@ class SlowRanks {
   SlowRanks(int world_size, double factor, int window_steps);
 
   // To be called after each heartbeat. A window ends when every rank has taken `window_steps`
-  // steps; the result is then the ranks that have just become slow: slow in three windows on end,
-  // and not reported since they were last normal. A window in which a rank was busy does not count:
-  // a rank that saves is not slow.
+  // steps; the result is then the ranks that have just become slow: slow in three windows on end
+  // (one of two ranks: in twenty), and not reported since they were normal for as long. A window in
+  // which a rank was busy does not count: a rank that saves is not slow.
   std::vector<SlowRank> on_heartbeat(int rank, const std::vector<ObservedRank>& states);
 
  private:
@@ -33,7 +33,8 @@ class SlowRanks {
     // Seconds of own work per step, one for each heartbeat. Their median counts: a single step
     // that took ten times as long does not make a rank slow.
     std::vector<double> samples{};
-    int slow_windows = 0;  // in succession, up to now
+    bool is_reported = false;  // as slow
+    int other_windows = 0;     // on end, up to now, in which it was not as reported
   };
 
   static void add_sample(Window& window, const Heartbeat& last);
@@ -42,6 +43,7 @@ class SlowRanks {
 
   double factor_;
   int window_steps_;
+  int windows_until_slow_;
   bool somebody_busy_ = false;
   std::vector<Window> windows_;
   std::vector<bool> complete_;

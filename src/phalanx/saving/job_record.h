@@ -17,6 +17,9 @@ namespace phalanx {
 
 inline constexpr const char* kJobRecordName = ".job";
 
+// JobName::name of `phalanx launch` begins so.
+inline constexpr const char* kLaunchJob = "phalanx launch ";
+
 struct JobRecord {
   // RunConfig's `job`; empty: nobody starts this run again.
   std::vector<std::string> job;

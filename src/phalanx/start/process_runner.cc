@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/memory_limits.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/base/threads.h"
@@ -62,7 +63,7 @@ class ProcessRunner final : public RankRunner {
       is_agreed_ = true;  // all have heard of it
       throw;
     } catch (const std::exception& error) {
-      member_->fail(error.what());
+      member_->fail(text_of(error));
       throw;
     }
     member_->end_busy();
@@ -86,7 +87,7 @@ class ProcessRunner final : public RankRunner {
       member_->fail("it was stopped before its first step");
       throw;
     } catch (const std::exception& error) {
-      member_->fail(error.what());
+      member_->fail(text_of(error));
       throw;
     }
   }

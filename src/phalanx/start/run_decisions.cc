@@ -109,6 +109,18 @@ cpu::ProductPrecision products_of(std::string_view name) {
   throw InternalError("an unknown family of matrix products: {}", name);
 }
 
+// Whether somebody has started the job again who does not know what it saved: `phalanx launch`
+// does.
+bool is_started_again_blindly(const RunConfig& run) {
+  std::int64_t by_launch = 0;
+  for (const JobName& name : run.job) {
+    const bool is_launch = name.name.starts_with(kLaunchJob);
+    if (is_launch) by_launch = name.restarts;
+    if (!is_launch && name.restarts > 0) return true;
+  }
+  return run.restarts > by_launch;
+}
+
 // Logs what an attempt of a job begins with.
 void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted, bool from_memory) {
   if (run.restarts == 0 || run.save.empty()) return;
@@ -119,6 +131,13 @@ void log_attempt(const RunConfig& run, const JobRecord& job, bool is_restarted, 
   } else if (job.has_begun()) {
     log_info("> attempt {} of this job: nothing is saved yet, it begins as the first one did",
              attempt);
+  } else if (is_started_again_blindly(run) && saved_checkpoints(run.save).empty()) {
+    log_warning(
+        "attempt {} of this job finds nothing in --save {}, and begins as a first one: either none "
+        "before it came as far as that, or what they saved is gone (a file system that is not "
+        "mounted, a folder that was moved, another host's disk): --load {} "
+        "--exit-on-missing-checkpoint ends such an attempt",
+        attempt, run.save, run.save);
   } else {
     log_info("> attempt {} of this job: none before it has begun a run in --save {}", attempt,
              run.save);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/memory_limits.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/tensor/tensor.h"
 
@@ -24,8 +26,11 @@ class ProcessMemory final : public ArenaMemory {
         ::mmap(nullptr, static_cast<std::size_t>(round_up(bytes, kHugePage)),
                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) {
-      throw SystemError("arena {}: the system has not {} of memory: {}", arena, format_bytes(bytes),
-                        std::strerror(errno));
+      const int reason = errno;  // reading the limits may change it
+      const std::string limits = memory_limits();
+      throw SystemError("arena {}: the system has not {} of memory: {}{}", arena,
+                        format_bytes(bytes), std::strerror(reason),
+                        limits.empty() ? "" : fmt::format(" ({})", limits));
     }
     // Advice only: without huge pages the kernels run, up to 1.6x slower on large weights.
     ::madvise(address, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);

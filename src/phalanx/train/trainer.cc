@@ -9,6 +9,7 @@
 #include "phalanx/base/cpu_affinity.h"
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
+#include "phalanx/base/memory_limits.h"
 #include "phalanx/rank/gather.h"
 #include "phalanx/rank/step_programs.h"
 #include "phalanx/settings/config_views.h"
@@ -139,11 +140,11 @@ RunEnd Trainer::run() {
               .consumed_samples = state_.consumed_train_samples});
     return end;
   } catch (const std::exception& error) {
-    ranks_.abort(error.what());
+    ranks_.abort(text_of(error));
     settle_quietly();
     log_.end({.outcome = RunEnding::Outcome::kFailed,
               .iteration = state_.iteration,
-              .error = error.what(),
+              .error = text_of(error),
               .consumed_samples = state_.consumed_train_samples});
     throw;
   }
