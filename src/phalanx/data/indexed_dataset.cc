@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/input_path.h"
 
 namespace phalanx {
 namespace {
@@ -135,7 +136,10 @@ std::string idx_path(std::string_view prefix) { return std::string(prefix) + ".i
 
 std::string missing_dataset(const std::string& prefix) {
   for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {
-    if (!is_there(path)) return fmt::format("{}: no such file ({})", path, hint_for(prefix));
+    const std::string fault = input_fault(path);
+    if (fault.empty()) continue;
+    return is_there(path) ? fmt::format("{}: {}", path, fault)
+                          : fmt::format("{}: {} ({})", path, fault, hint_for(prefix));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 // every element and tensor from its neighbours.
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,10 +47,18 @@ inline std::vector<std::byte> pattern(std::string_view name, DType dtype, const 
   return bytes;
 }
 
+// What else the leader of a save does.
+struct LeaderHooks {
+  Retention retention = {};
+  std::function<bool()> holds_directory = nullptr;
+  std::function<void(LeadingSave&)> after_verdict = nullptr;
+};
+
 // By all ranks at the same time: each writes its part, and the verdict is the same for all.
 inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
                                  const std::filesystem::path& save, const std::string& epoch,
-                                 const Manifest& manifest, bool with_optimizer = true) {
+                                 const Manifest& manifest, bool with_optimizer = true,
+                                 const LeaderHooks& hooks = {}) {
   const int number = rank.ranks().world->rank();
   const auto tiles = saved_tiles(rank, {.with_optimizer = with_optimizer});
   RankSave own(
@@ -63,7 +72,9 @@ inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
   std::optional<LeadingSave> leading;
   if (number == 0) {
     leading.emplace(
-        LeadingSave::Task{.options = {.directory = save},
+        LeadingSave::Task{.options = {.directory = save,
+                                      .retention = hooks.retention,
+                                      .holds_directory = hooks.holds_directory},
                           .manifest = manifest,
                           .tensors = tensors_in_parts(rank, {.with_optimizer = with_optimizer}),
                           .epoch = epoch,
@@ -71,6 +82,7 @@ inline SaveVerdict save_in_parts(Rank& rank, const BackgroundSaving& saving,
         saving);
   }
   const SaveVerdict verdict = own.wait(leading ? &*leading : nullptr);
+  if (leading && hooks.after_verdict) hooks.after_verdict(*leading);
   // No rank goes before all have heard it.
   rank.ranks().control->barrier(rank.host_context());
   return verdict;

@@ -5,9 +5,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "phalanx/checkpoint/consolidate.h"
 #include "phalanx/checkpoint/test_support.h"
@@ -38,7 +40,8 @@ class RankSaveTest : public RunTest {
  protected:
   // Each rank fills what it has of every tensor, and writes it.
   void save(const TrainConfig& config, std::int64_t iteration, bool with_optimizer = true,
-            const std::function<EngineMaker(int rank)>& engine_of = nullptr) const {
+            const std::function<EngineMaker(int rank)>& engine_of = nullptr,
+            const testing_support::LeaderHooks& hooks = {}) const {
     LocalMailbox mailbox;
     run_ranks(config, *make_model(config, 49), [&](Rank& rank) {
       for (const ContributedTensor& tensor : contributed_tensors(rank, {}, Writers::kAll)) {
@@ -53,7 +56,7 @@ class RankSaveTest : public RunTest {
       if (engine_of) saving.make = engine_of(number);
       const SaveVerdict verdict =
           save_in_parts(rank, saving, path("save"), kEpoch,
-                        testing_support::example_manifest(iteration), with_optimizer);
+                        testing_support::example_manifest(iteration), with_optimizer, hooks);
       EXPECT_EQ(verdict.is_saved, verdict.reason.empty());
       if (number == 0) failure_ = verdict.reason;
     });
@@ -161,6 +164,34 @@ TEST_F(RankSaveTest, ASaveThatDoesNotBeginEndsOnAllRanks) {
   fs::create_directories(path("save") + "/iter_0000002");
   save(resolved({.data = 2}, false), 2);
   EXPECT_THAT(failure_, HasSubstr("is there and not a checkpoint of Phalanx"));
+}
+
+// A file system that takes long to remove a checkpoint says nothing of the new one.
+TEST_F(RankSaveTest, OneIsSavedBeforeOlderOnesAreRemoved) {
+  const TrainConfig config = resolved({.data = 2}, false);
+  save(config, 1);
+  const fs::path second = fs::path(path("save")) / iteration_directory_name(2);
+  std::atomic<bool> hangs{true};
+  bool is_told = false;
+  save(config, 2, true, nullptr,
+       {.retention = {.keep_last = 1},
+        .holds_directory =
+            [&] {
+              while (hangs && fs::exists(second)) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              }
+              return true;
+            },
+        .after_verdict =
+            [&](LeadingSave& leading) {
+              is_told = true;
+              EXPECT_THAT(iterations("save"), ElementsAre(1, 2));
+              hangs = false;
+              leading.finish();
+              EXPECT_THAT(iterations("save"), ElementsAre(2));
+            }});
+  EXPECT_TRUE(is_told);
+  EXPECT_EQ(failure_, "");
 }
 
 // Runs: what they save in parts is what they save whole, and they go on from it to the bit.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
@@ -22,6 +24,75 @@ namespace phalanx {
 namespace {
 
 std::string or_none(const std::string& value) { return value.empty() ? "not given" : value; }
+
+// Flags without a value of their own: where they are not given, others decide, which are compared.
+// The order of sums has a note instead.
+constexpr std::array<std::string_view, 9> kDecidedByOthers = {
+    "--ffn-hidden-size",       "--kv-channels",       "--num-query-groups",
+    "--decoder-num-layers",    "--global-batch-size", "--moe-ffn-hidden-size",
+    "--window-attn-skip-freq", "--train-iters",       "--sum-block-size"};
+
+// What programs did that had the flag not yet: what the flag's default does.
+std::optional<std::string> value_before(const TrainFlag& flag, const TrainConfig& config,
+                                        const Manifest& manifest) {
+  const FlagSpec& spec = flag.spec;
+  // An imported model names what its weights need, and leaves the rest open.
+  const bool is_import = manifest.start == 0 && manifest.iteration == 0;
+  // The schedules are compared as a whole.
+  if (is_import || spec.resume == ResumeClass::kSchedule) return std::nullopt;
+  if (spec.required || spec.required_to_train || !spec.required_unless.empty()) return std::nullopt;
+  if (std::ranges::find(kDecidedByOthers, spec.name) != kDecidedByOthers.end()) return std::nullopt;
+  const auto is_on = [&](const char* name) {
+    const auto found = manifest.arguments.find(name);
+    return found != manifest.arguments.end() && found->second == "true";
+  };
+  // --swiglu is older than these two.
+  if (spec.name == "--activation-func" && is_on("--swiglu")) return "silu";
+  if (spec.name == "--gated-linear-unit" && is_on("--swiglu")) return "true";
+  for (const ModelFamily::Default& own : family_of(config).defaults()) {
+    if (own.flag == spec.name) return std::string(own.value);
+  }
+  TrainConfig defaults;
+  return text_of(flag.target(defaults));
+}
+
+// One flag of a run and of the checkpoint from which it resumes.
+struct ComparedFlag {
+  const FlagSpec& spec;
+  FlagType type = FlagType::kText;
+  std::string now;
+  std::optional<std::string> before;  // what an older checkpoint, which lacks it, was made with
+};
+
+void compare(const ComparedFlag& flag, const TrainConfig& config, const Manifest& manifest,
+             Faults& faults) {
+  const FlagSpec& spec = flag.spec;
+  const auto found = manifest.arguments.find(std::string(spec.name));
+  const bool is_older = found == manifest.arguments.end();
+  if (is_older && !flag.before) return;
+  const std::string now = canonical_value(flag.type, flag.now);
+  const std::string then = canonical_value(flag.type, is_older ? *flag.before : found->second);
+  if (now == then) return;
+  const std::string difference =
+      fmt::format("the checkpoint of iteration {} was made {}{}", manifest.iteration,
+                  is_older ? "by a program without this flag, as " : "",
+                  then.empty() ? "without it" : "with " + then);
+  const bool is_refused = spec.resume == ResumeClass::kFixed || spec.resume == ResumeClass::kShape;
+  // Schedules are compared as a whole, unless the flags' schedule is wanted.
+  const bool is_said =
+      spec.resume == ResumeClass::kWarned ||
+      (spec.resume == ResumeClass::kSchedule && config.optimizer.override_opt_param_scheduler);
+  if (is_refused && !is_allowed_to_change(config.run, spec.name)) {
+    const std::string_view advice =
+        spec.resume == ResumeClass::kShape
+            ? "the same value (--use-checkpoint-args takes it from the checkpoint)"
+            : "the same value, --finetune to start a new run from its weights";
+    faults.add(fmt::format("{} is {}, but {}: give {}, or --allow-changed {}", spec.name,
+                           or_none(now), difference, advice, spec.name.substr(2)));
+  } else if (is_refused || is_said) {
+    log_warning("{} is {}, {}", spec.name, or_none(now), difference);
+  }
+}
 
 // The flags whose values differ from the checkpoint's, by their class. A new run from the weights
 // (--finetune) is compared only in what its weights need.
@@ -46,33 +117,12 @@ void check_flags(const TrainConfig& config, const Manifest& manifest, Faults& fa
         config.model.position_embedding_type != "learned_absolute") {
       continue;
     }
-    const auto found = manifest.arguments.find(std::string(flag.spec.name));
-    if (found == manifest.arguments.end()) continue;
     const FlagTarget target = flag.target(values);
-    const FlagType type = type_of(target, flag.spec.type);
-    const std::string now = canonical_value(type, text_of(target));
-    const std::string then = canonical_value(type, found->second);
-    // An older checkpoint has no entry for a text flag that was not given.
-    if (now == then || (type == FlagType::kText && then.empty())) continue;
-    const bool is_refused = resume == ResumeClass::kFixed || resume == ResumeClass::kShape;
-    // Schedules are compared as a whole (below), unless the flags' schedule is wanted.
-    const bool is_said =
-        resume == ResumeClass::kWarned ||
-        (resume == ResumeClass::kSchedule && config.optimizer.override_opt_param_scheduler);
-    if (is_refused && !is_allowed_to_change(config.run, flag.spec.name)) {
-      const std::string_view advice =
-          resume == ResumeClass::kShape
-              ? "the same value (--use-checkpoint-args takes it from the checkpoint)"
-              : "the same value, --finetune to start a new run from its weights";
-      faults.add(
-          fmt::format("{} is {}, but the checkpoint of iteration {} was made with {}: give {}, or "
-                      "--allow-changed {}",
-                      flag.spec.name, or_none(now), manifest.iteration, or_none(then), advice,
-                      flag.spec.name.substr(2)));
-    } else if (is_refused || is_said) {
-      log_warning("{} is {}, the checkpoint of iteration {} was made with {}", flag.spec.name,
-                  or_none(now), manifest.iteration, or_none(then));
-    }
+    compare({.spec = flag.spec,
+             .type = type_of(target, flag.spec.type),
+             .now = text_of(target),
+             .before = value_before(flag, config, manifest)},
+            config, manifest, faults);
   }
 }
 

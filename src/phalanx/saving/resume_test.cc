@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -259,11 +260,100 @@ TEST(Resume, AnotherOptimizerBeginsAnewOrNotAtAll) {
   EXPECT_THAT(error_of<ConfigError>([&] { resolve(permits, true); }), HasSubstr("--no-load-optim"));
 }
 
-// Flags that older checkpoints do not have are not compared.
-TEST(Resume, SilenceIsNoDifference) {
+// Each flag that a manifest lacks: the run may have what programs without the flag did, and nothing
+// else. Changed alone it may contradict others, which is no matter here.
+TEST(Resume, WhatAnOlderCheckpointLacksWasTheDefault) {
+  const TrainConfig usual = trained();
+  std::set<std::string> compared_otherwise;
+  for (const TrainFlag& flag : train_flags()) {
+    if (flag.target == nullptr) continue;
+    const std::string name(flag.spec.name);
+    SCOPED_TRACE(name);
+    Manifest older = manifest_of(usual);
+    older.arguments.erase(name);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(come_to(usual, older), "no error");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+
+    TrainConfig changed = usual;
+    const FlagTarget target = flag.target(changed);
+    const FlagType type = type_of(target, flag.spec.type);
+    const std::string before = phalanx::text_of(target);
+    std::string now = another(flag, type);
+    if (now == before) now = words_of(flag.spec.choices).front();
+    if (assign(target, type, words_of_text(type, now))) continue;
+    testing::internal::CaptureStderr();
+    const std::string error = come_to(changed, older);
+    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string said = "made by a program without this flag, as with";
+    switch (flag.spec.resume) {
+      case ResumeClass::kFixed:
+      case ResumeClass::kShape:
+        if (error.find(name + " is ") == error.npos) {
+          compared_otherwise.insert(name);
+        } else {
+          EXPECT_THAT(error, HasSubstr(said));
+        }
+        break;
+      case ResumeClass::kWarned:
+        if (log.find("warning: " + name) == log.npos) {
+          compared_otherwise.insert(name);
+        } else {
+          EXPECT_THAT(log, HasSubstr(said));
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  // Required ones, those that others decide, and two that contradict the batch here.
+  EXPECT_THAT(
+      compared_otherwise,
+      testing::ElementsAre("--decoder-num-layers", "--ffn-hidden-size", "--global-batch-size",
+                           "--hidden-size", "--kv-channels", "--max-position-embeddings",
+                           "--micro-batch-size", "--moe-ffn-hidden-size", "--num-attention-heads",
+                           "--num-layers", "--num-query-groups", "--rampup-batch-size",
+                           "--seq-length", "--step-batch-size-schedule", "--sum-block-size",
+                           "--train-iters", "--window-attn-skip-freq"));
+}
+
+TEST(Resume, AnOlderCheckpointIsNotTakenForAnImportedOne) {
+  TrainConfig c = with_flags(trained(), "--pack-documents greedy --attention-dropout 0.2");
   Manifest manifest = manifest_of(trained());
-  for (const auto& [name, value] : argument_values(trained())) manifest.arguments.erase(name);
-  EXPECT_NO_THROW(check_resume(trained(), manifest));
+  for (const char* const flag : {"--pack-documents", "--attention-dropout"}) {
+    manifest.arguments.erase(flag);
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(come_to(c, manifest),
+              HasSubstr("--pack-documents is greedy, but the checkpoint of iteration 5 was made by "
+                        "a program without this flag, as with wrapped"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("as with 0.1"));
+  // What is imported has no order of documents and no dropout.
+  manifest.iteration = 0;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(come_to(c, manifest), "no error");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// A checkpoint of a program that knew --swiglu alone.
+TEST(Resume, AnOlderActivationIsUnderstood) {
+  TrainConfig swiglu = with_flags(trained(), "--swiglu");
+  resolve(swiglu, true);
+  Manifest older = manifest_of(swiglu);
+  for (const char* const flag : {"--activation-func", "--gated-linear-unit", "--squared-relu"}) {
+    EXPECT_EQ(older.arguments.erase(flag), 1U) << flag;
+  }
+  EXPECT_EQ(come_to(swiglu, older), "no error");
+  EXPECT_THAT(come_to(trained(), older), HasSubstr("--activation-func is gelu"));
+}
+
+// A text that was not given is a value, too.
+TEST(Resume, ATextThatWasNotGivenIsCompared) {
+  TrainConfig c = trained();
+  c.data.chat_template_args = "{\"thinking\": false}";
+  EXPECT_THAT(come_to(c, manifest_of(trained())),
+              HasSubstr("--chat-template-args is {\"thinking\": false}, but the checkpoint of "
+                        "iteration 5 was made without it"));
 }
 
 // A run of 100 iterations, of which the first five had batches of 8.

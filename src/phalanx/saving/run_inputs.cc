@@ -14,6 +14,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/first_few.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/chat/template_file.h"
 #include "phalanx/data/indexed_dataset.h"
@@ -85,9 +86,9 @@ std::string identity(const Manifest::InputFile& file) {
 void check_files(const TrainConfig& config) {
   std::vector<std::string> missing;
   const auto look = [&](std::string_view flag, const std::string& path) {
-    std::error_code unknown;
-    if (path.empty() || std::filesystem::exists(path, unknown)) return true;
-    missing.push_back(fmt::format("{}: {}: no such file", flag, path));
+    const std::string fault = path.empty() ? std::string() : input_fault(path);
+    if (fault.empty()) return true;
+    missing.push_back(fmt::format("{}: {}: {}", flag, path, fault));
     return false;
   };
   for (const TokenizerFile& file : tokenizer_files(config.tokenizer)) look(file.flag, file.path);
@@ -107,7 +108,8 @@ void check_files(const TrainConfig& config) {
   }
   if (!missing.empty()) throw InputMissingError("{}", first_few(missing, "\n"));
   const auto pictures = std::filesystem::path(config.run.trace).parent_path();
-  if (!pictures.empty() && !std::filesystem::is_directory(pictures)) {
+  std::error_code unknown;
+  if (!pictures.empty() && !std::filesystem::is_directory(pictures, unknown)) {
     throw OutputError("--trace {}: there is no directory {}", config.run.trace, pictures.string());
   }
 }

@@ -1,6 +1,7 @@
 #include "phalanx/saving/run_inputs.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -11,6 +12,7 @@ namespace phalanx {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 using RunInputsTest = RunTest;
@@ -70,6 +72,31 @@ TEST_F(RunInputsTest, FilesThatAreNotThereAreNamed) {
   TrainConfig traced = config("run");
   traced.run.trace = path("nowhere/trace.json");
   EXPECT_THROW(pretrain(traced), OutputError);
+}
+
+// Opening a named pipe would wait for its writer.
+TEST_F(RunInputsTest, WhatIsNoFileIsNamedWithItsFlag) {
+  const auto expect = [](const TrainConfig& c, const std::string& flag, const std::string& fault) {
+    EXPECT_THAT(error_of<InputMissingError>([&] { pretrain(c); }),
+                AllOf(HasSubstr(flag + ": "), HasSubstr(fault + ", not a regular file")));
+  };
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(path("pipes.idx").c_str(), 0600), 0);
+  TrainConfig c = config("run");
+  c.data.data_path = {path("pipes")};
+  expect(c, "--data-path", "pipes.idx: is a named pipe");
+  c.data.data_path.clear();
+  c.data.data_args_path = path("pipe");
+  expect(c, "--data-args-path", "is a named pipe");
+  c.data.data_args_path.clear();
+  c.data.per_split_data_args_path = "/dev/zero";
+  expect(c, "--per-split-data-args-path", "is a device");
+  c = config("run");
+  c.tokenizer.vocab_file = path("");
+  expect(c, "--vocab-file", "is a directory");
+  c.tokenizer.vocab_file.clear();
+  c.run.answer_prompts = path("pipe");
+  expect(c, "--answer-prompts", "is a named pipe");
 }
 
 TEST_F(RunInputsTest, AnIndexIsComparedByItsBytes) {

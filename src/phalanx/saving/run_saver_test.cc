@@ -5,7 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -56,6 +58,11 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
         saver.save(state, state.iteration == last ? RunSaver::Occasion::kLeaving
                                                   : RunSaver::Occasion::kPeriodic);
       }
+      --state.iteration;
+      if (!at_the_end_) return;
+      if (world.rank() == 0) at_the_end_();
+      // All is saved: what is left to do is to read it back, and to remove what is older.
+      saver.save(state, RunSaver::Occasion::kLeaving);
     });
   }
   std::string failure(std::int64_t last) {
@@ -63,7 +70,25 @@ class RunSaverTest : public RunTest, public testing::WithParamInterface<std::tup
   }
 
   std::vector<int> blocked_;
+  std::function<void()> at_the_end_;  // before the last look at what was saved
 };
+
+// What lies at the path then may be another run's.
+TEST_P(RunSaverTest, NothingIsRemovedAtTheEndFromAnothersDirectory) {
+  const auto files_of = [](const fs::path& directory) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+      names.insert(entry.path().lexically_relative(directory).string());
+    }
+    return names;
+  };
+  at_the_end_ = [&] {
+    fs::rename(path("run"), path("moved"));
+    fs::copy(path("moved"), path("run"), fs::copy_options::recursive);
+  };
+  EXPECT_THAT(failure(3), HasSubstr("moved, removed or replaced"));
+  EXPECT_EQ(files_of(path("run")), files_of(path("moved")));
+}
 
 TEST_P(RunSaverTest, AFailedCheckpointDoesNotEndTheRun) {
   blocked_ = {2, 3, 5, 6};
