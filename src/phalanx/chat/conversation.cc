@@ -20,8 +20,9 @@ void check_answers(const ConversationRules& rules, Conversation& conversation) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role != "assistant") continue;
     has_answer = true;
-    if (messages[i].content.empty())
+    if (messages[i].content.empty()) {
       throw DataError("message {}: the assistant's text is empty", i + 1);
+    }
   }
   conversation.is_incomplete = messages.empty() || messages.back().role != "assistant";
   if (!conversation.is_incomplete || rules.takes_incomplete) return;

@@ -277,8 +277,8 @@ void ConversationLine::add_arguments(Conversation& to) {
   if (is_nothing(arguments)) return;
   if (!arguments.is_object()) throw DataError("\"{}\" is no JSON object", kArguments);
   for (const std::string_view name : kOwnVariables) {
-    if (arguments.contains(name))
-      throw ConfigError("\"{}\": \"{}\" cannot be set", kArguments, name);
+    if (!arguments.contains(name)) continue;
+    throw ConfigError("\"{}\": \"{}\" cannot be set", kArguments, name);
   }
   to.arguments = object_text(arguments);
 }

@@ -7,6 +7,18 @@
 #include "phalanx/chat/message_keys.h"
 
 namespace phalanx {
+namespace {
+
+// Whole characters of a name that may be as long as a line.
+std::string_view shortened(std::string_view name) {
+  constexpr std::size_t kMost = 100;  // bytes
+  if (name.size() <= kMost) return name;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0U) == 0x80U) --end;
+  return name.substr(0, end);
+}
+
+}  // namespace
 
 std::vector<KeyUse> template_keys(const RenderedChat& rendered) {
   std::vector<KeyUse> keys;
@@ -36,6 +48,7 @@ void KeyUses::add(const std::vector<KeyUse>& keys) {
 }
 
 void KeyUses::add(std::string_view name, bool is_used, std::int64_t times) {
+  name = shortened(name);
   auto found = names_.find(name);
   if (found == names_.end()) {
     if (names_.size() == kMostNames) {
@@ -66,8 +79,9 @@ std::string KeyUses::unused() const {
     text += fmt::format("{}{} ({})", shown == 0 ? "" : ", ", name, format_count(uses.times));
     ++shown;
   }
-  if (others > 0)
+  if (others > 0) {
     text += fmt::format("{}others ({})", shown == 0 ? "" : ", ", format_count(others));
+  }
   return text;
 }
 

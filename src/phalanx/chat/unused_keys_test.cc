@@ -28,6 +28,9 @@ TEST(KeyUses, KeepsAFewNames) {
   EXPECT_TRUE(text.starts_with("0000 (1), 0001 (1)")) << text;
   EXPECT_TRUE(text.ends_with("0019 (1), others (980)")) << text;
   EXPECT_TRUE(twice.unused().ends_with("0019 (2), others (1,960)")) << twice.unused();
+  KeyUses of_long;
+  of_long.add(std::string(99, 'a') + "é" + std::string(1000, 'b'), false);
+  EXPECT_EQ(of_long.unused(), std::string(99, 'a') + " (1)");
 }
 
 }  // namespace
