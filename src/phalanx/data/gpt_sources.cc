@@ -19,7 +19,7 @@ void tell_packs(std::string_view dataset, const PackingCounts& counts, std::int6
   if (counts.cut_documents > 0) {
     log_warning(
         "{}: {} documents are longer than --seq-length {} and are cut to it, which leaves out {} "
-        "tokens ({:.2g} %): give a longer one, or --pack-documents wrapped",
+        "tokens ({:.3g} %): give a longer one, or --pack-documents wrapped",
         dataset, format_count(counts.cut_documents), rows, format_count(counts.cut_tokens),
         100.0 * static_cast<double>(counts.cut_tokens) /
             static_cast<double>(counts.cut_tokens + counts.tokens));

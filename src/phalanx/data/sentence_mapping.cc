@@ -179,7 +179,6 @@ IndexBlock build_rows(const IndexedDataset& data, IndexRange documents,
                   static_cast<double>(samples) * static_cast<double>(row),
                   "train for fewer samples", memory);
   };
-  expect_fits(options.samples.value_or(0));
   std::int64_t counted = 0;
   const Walk walk(data, documents, options);
   const std::int64_t samples = walk.run([&](const SentenceSpan&) {

@@ -183,7 +183,7 @@ TEST_F(ReportTest, APageTellsAllOfARun) {
                            "start 2 of the run, from iteration 10 to 40",
                            "attempt 2 of the job",
                            "2 iterations were skipped, to 2; the loss scale is 16 after them",
-                           "<b>2 of 20</b><span>skipped iterations</span>",
+                           "<b>2 of 40</b><span>skipped iterations</span>",
                            "global batch size is 8",
                            "2026-01-31 12:01:10",
                            "h7",

@@ -57,7 +57,8 @@ class TileSnapshot final : public TileFence {
   void lend_rest(Rank& rank);
   // Whether an update does not read all of the tiles in files: they must be lent before it comes.
   bool must_be_lent() const;
-  // The writer reads nothing more; returns at once. What waits, or comes later, goes on.
+  // Returns when the writer has read what it is reading; it reads nothing more. What waits, or
+  // comes later, goes on.
   void give_up();
   bool is_given_up() const;
   // Whether an update has given up because the writer stalls.

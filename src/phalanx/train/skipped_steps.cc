@@ -42,14 +42,18 @@ std::string SkippedSteps::reason(const LossScaler& scaler) const {
   }
   if (scaler.scale() <= o.min_loss_scale) {
     return fmt::format(
-        "The loss scale has come down to --min-loss-scale {}: give a smaller one; if it is 1 "
+        "The loss scale is at --min-loss-scale {}: give a smaller one; if it is 1 "
         "already, gradients do not fit into fp16 at all: look at --lr and the data, or give --bf16",
         o.min_loss_scale);
   }
+  const std::int64_t until = scaler.state().hysteresis;
   return fmt::format(
-      "The loss scale has come down from --initial-loss-scale {} to {} and is halved again by "
-      "every further one; a smaller --initial-loss-scale saves these iterations",
-      o.initial_loss_scale, scaler.scale());
+      "The loss scale is {} (--initial-loss-scale {}) and is halved by {}; a smaller "
+      "--initial-loss-scale saves these iterations",
+      scaler.scale(), o.initial_loss_scale,
+      until <= 1
+          ? "every further one"
+          : fmt::format("the {}th of them from here on (--hysteresis {})", until, o.hysteresis));
 }
 
 }  // namespace phalanx

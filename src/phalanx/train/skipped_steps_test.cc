@@ -52,9 +52,13 @@ TEST(SkippedSteps, TheReasonIsTheFlagThatHelps) {
   };
   TrainConfig config;
   config.model.fp16 = true;
-  EXPECT_THAT(reason(config, LossScaler::dynamic({.initial = 4096}), 1.0),
-              AllOf(HasSubstr("10 iterations in a row were skipped, to iteration 10"),
-                    HasSubstr("to 8 and is halved"), HasSubstr("smaller --initial-loss-scale")));
+  EXPECT_THAT(
+      reason(config, LossScaler::dynamic({.initial = 4096}), 1.0),
+      AllOf(HasSubstr("10 iterations in a row were skipped, to iteration 10"),
+            HasSubstr("is 8 (--initial-loss-scale 4294967296) and is halved by every further one"),
+            HasSubstr("smaller --initial-loss-scale")));
+  EXPECT_THAT(reason(config, LossScaler::dynamic({.initial = 4096, .hysteresis = 50}), 1.0),
+              HasSubstr("is 4096 (--initial-loss-scale 4294967296) and is halved by the 40th"));
   EXPECT_THAT(reason(config, LossScaler::dynamic({.initial = 16}), 1.0),
               AllOf(HasSubstr("--min-loss-scale 1"), HasSubstr("--bf16")));
   EXPECT_THAT(reason(config, LossScaler::dynamic({.initial = 4096}), kNan),
