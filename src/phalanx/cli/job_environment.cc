@@ -12,11 +12,8 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/checkpoint/memory_files.h"
-<<<<<<< HEAD
 #include "phalanx/flags/encoding.h"
-=======
 #include "phalanx/saving/job_record.h"
->>>>>>> h1
 
 namespace phalanx {
 namespace {
