@@ -50,8 +50,8 @@ make_command() {
     --eval-interval 500
     --eval-iters "${EVAL_ITERATIONS:-10}"
   )
-  # Slurm or torchrun has started the job again: it goes on, and does not begin anew where CHECKPOINT_PATH is gone. (One that
-  # was ended before its first checkpoint is started anew by hand.)
+  # Slurm or torchrun has started the job again: it goes on, and does not begin anew where CHECKPOINT_PATH is gone. (A job that
+  # was ended before its first checkpoint begins again if CHECKPOINT_PATH/.job names it, else it is submitted again by hand.)
   if [ "$command" = pretrain ] &&
     ((${SLURM_RESTART_COUNT:-0} > 0 || ${TORCHELASTIC_RESTART_COUNT:-0} > 0)); then
     flags+=(--exit-on-missing-checkpoint)

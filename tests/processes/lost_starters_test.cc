@@ -9,9 +9,14 @@
 namespace phalanx::processes {
 namespace {
 
+// The machine may be so busy that nothing moves for a while.
+constexpr const char* kPatient = "--hang-timeout-s 0 --silence-timeout-s 60 ";
+
 class LostSave : public ProcessesTest {
  protected:
-  static std::string saving() { return endless() + "--save-interval 2 --save run --load run "; }
+  static std::string saving() {
+    return endless() + kPatient + "--save-interval 2 --save run --load run ";
+  }
   bool has_saved() const {
     return eventually(kLimit, [&] {
       return std::filesystem::exists(directory_ / "run/latest_checkpointed_iteration.txt");
@@ -67,7 +72,7 @@ class LostStarter : public ProcessesTest {
     const std::string rank =
         "LOCAL_RANK=$rank RANK=$rank LOCAL_WORLD_SIZE=2 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 " +
         variables + " \"$@\" 2>rank_$rank.err & ";
-    return start("starter", "pretrain gpt " + endless() + "--save run", {}, 0,
+    return start("starter", "pretrain gpt " + endless() + kPatient + "--save run", {}, 0,
                  {"/bin/sh", "-c", "for rank in 0 1; do " + rank + "done; wait", "sh"});
   }
   bool are_gone() const {
@@ -128,8 +133,8 @@ TEST_F(LostStarter, AHangupSavesUnlessItIsIgnored) {
   prepare();
   for (const std::string ignores : {"", "trap '' HUP; "}) {
     std::filesystem::remove_all(directory_ / "run");
-    ChildProcess run = start("hung_up", "pretrain gpt " + endless() + "--save run", {}, 0,
-                             {"/bin/sh", "-c", ignores + "exec \"$@\"", "sh"});
+    ChildProcess run = start("hung_up", "pretrain gpt " + endless() + kPatient + "--save run", {},
+                             0, {"/bin/sh", "-c", ignores + "exec \"$@\"", "sh"});
     ASSERT_TRUE(has_begun("run")) << run.err();
     run.signal(SIGHUP);
     if (!ignores.empty()) {
@@ -147,7 +152,8 @@ TEST_F(LostStarter, AHangupSavesUnlessItIsIgnored) {
 // Preempted before it trains: nothing is saved, and nobody says so.
 TEST_F(LostStarter, NobodySaysThatNothingWasSaved) {
   prepare();
-  ChildProcess launcher = launch("launch", "--nproc-per-node 2", endless() + "--save run");
+  ChildProcess launcher =
+      launch("launch", "--nproc-per-node 2", endless() + kPatient + "--save run");
   ASSERT_TRUE(eventually(kLimit, [&] { return pid_of_rank(run_mark(), 1) != 0; }));
   launcher.signal(SIGTERM);
   expect_end(launcher, 85);
@@ -157,9 +163,9 @@ TEST_F(LostStarter, NobodySaysThatNothingWasSaved) {
 // `ulimit -v` is named, once. What is refused, an allocation or the stack of a thread, differs.
 TEST_F(LostStarter, ARefusedAllocationNamesTheLimit) {
   prepare();
-  ChildProcess launcher =
-      start("launch", "launch --nproc-per-node 1 -- pretrain gpt " + endless() + "--save run", {},
-            0, {"/bin/sh", "-c", "ulimit -v 160000; exec \"$@\"", "sh"});
+  ChildProcess launcher = start(
+      "launch", "launch --nproc-per-node 1 -- pretrain gpt " + endless() + kPatient + "--save run",
+      {}, 0, {"/bin/sh", "-c", "ulimit -v 160000; exec \"$@\"", "sh"});
   expect_end(launcher, 71);
   const std::string err = launcher.err();
   EXPECT_THAT(err, HasSubstr("ulimit -v is 156 MiB"));
