@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/first_few.h"
 #include "phalanx/base/log.h"
 #include "phalanx/hugging_face/kept_files.h"
 #include "phalanx/saving/run_inputs.h"
+#include "phalanx/tokenizer/hf/beside_files.h"
 
 namespace phalanx {
 namespace {
@@ -190,6 +193,28 @@ void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
   set(kConfigDecoderStart, special.bos);
 }
 
+// A tokenizer without tokenizer.json is made of its vocabulary alone.
+void tell_what_is_not_read(const Tokenizer& tokenizer, const fs::path& folder) {
+  std::set<std::string> pieces;
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) pieces.insert(tokenizer.piece(id));
+  std::vector<std::string> unknown;
+  for (const BesideFiles::Token& one : BesideFiles(folder).tokens()) {
+    if (!pieces.contains(one.token.content)) unknown.push_back(one.token.content);
+  }
+  if (!unknown.empty()) {
+    log_warning(
+        "{}: {}: tokens of its JSON files that the {} of its vocabulary has not: such texts are "
+        "cut "
+        "into others. transformers' AutoTokenizer.from_pretrained() and save_pretrained() make a "
+        "tokenizer.json that has them",
+        folder.string(), first_few(unknown, ", "), tokenizer.name());
+  }
+  if (tokenizer.name() == "GPT2BPETokenizer" && says(folder, "add_prefix_space", false)) {
+    log_warning("{}: add_prefix_space is true, and the {} sets no blank before a text",
+                (folder / kTokenizerConfig).string(), tokenizer.name());
+  }
+}
+
 // The tokenizer's files, without those that were kept.
 std::vector<InputCopy> exported_tokenizer(const TokenizerOptions& options,
                                           const std::vector<InputCopy>& kept,
@@ -240,7 +265,11 @@ TokenizerOptions folder_tokenizer(const hugging_face::Import& model, bool is_wan
   if (!is_wanted) return null_tokenizer(vocabulary);
   TokenizerOptions options = found_tokenizer(model);
   if (options.tokenizer_type != "NullTokenizer") {
-    check_size(*make_tokenizer(options), model.folder().directory(), vocabulary);
+    const auto tokenizer = make_tokenizer(options);
+    check_size(*tokenizer, model.folder().directory(), vocabulary);
+    if (options.tokenizer_type != "HuggingFaceTokenizer") {
+      tell_what_is_not_read(*tokenizer, model.folder().directory());
+    }
   }
   return options;
 }

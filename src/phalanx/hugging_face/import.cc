@@ -65,9 +65,9 @@ void Import::read_tokens() {
   keep(kGenerationEos, generation_ids("eos_token_id", kConfigEos));
   keep_generation();
   check_decoder_start();
-  for (const char* key : {"transformers_version", "torch_dtype", "dtype", "use_cache",
-                          "_name_or_path", "return_dict", "bos_token_id", "eos_token_id",
-                          "tokenizer_class", "id2label", "label2id", "pretraining_tp"}) {
+  for (const char* key :
+       {"transformers_version", "torch_dtype", "dtype", "use_cache", "_name_or_path", "return_dict",
+        "tokenizer_class", "id2label", "label2id", "pretraining_tp"}) {
     config.skip(key);
   }
 }

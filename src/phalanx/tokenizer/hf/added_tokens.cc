@@ -48,8 +48,12 @@ std::size_t white_space_at_start(std::string_view text) {
 
 AddedToken read_added_token(const JsonNode& node) {
   node.allow({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-  AddedToken token{.id = static_cast<std::int32_t>(
-                       node["id"].integer(0, std::numeric_limits<std::int32_t>::max() - 1)),
+  return read_added_token(node, static_cast<std::int32_t>(node["id"].integer(
+                                    0, std::numeric_limits<std::int32_t>::max() - 1)));
+}
+
+AddedToken read_added_token(const JsonNode& node, std::int32_t id) {
+  AddedToken token{.id = id,
                    .content = node["content"].text(),
                    .single_word = node.flag_or("single_word", false),
                    .lstrip = node.flag_or("lstrip", false),

@@ -22,6 +22,8 @@ struct AddedToken {
 };
 
 AddedToken read_added_token(const JsonNode& node);
+// One whose id stands elsewhere.
+AddedToken read_added_token(const JsonNode& node, std::int32_t id);
 
 // A stretch of a text: an added token, or what lies between.
 struct Section {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "phalanx/base/log.h"
 #include "phalanx/tokenizer/byte_symbols.h"
 #include "phalanx/tokenizer/hf/special_tokens.h"
 #include "phalanx/tokenizer/unicode.h"
@@ -16,6 +17,11 @@ constexpr const char* kTokenizerFile = "tokenizer.json";
 std::filesystem::path tokenizer_file_of(const std::filesystem::path& directory_or_file) {
   return std::filesystem::is_directory(directory_or_file) ? directory_or_file / kTokenizerFile
                                                           : directory_or_file;
+}
+
+bool have_equal_flags(const AddedToken& a, const AddedToken& b) {
+  return a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip &&
+         a.normalized == b.normalized && a.special == b.special;
 }
 
 }  // namespace
@@ -120,32 +126,39 @@ class HuggingFaceTokenizer::Encoding {
   std::vector<std::int32_t> ids_;
 };
 
-HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonNode& root) {
-  root.allow({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonNode& file, const BesideFiles& beside) {
+  file.allow({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
               "model", "post_processor", "decoder"});
+  const JsonNode root = beside.obeyed(file);
   if (const auto node = root.find("normalizer")) normalizer_ = make_normalizer(*node);
   read_pre_tokenizer_and_model(root);
-  if (const auto list = root.find("added_tokens")) add_tokens(*list);
+  std::vector<AddedToken> tokens;
+  if (const auto list = root.find("added_tokens")) tokens = read_added_tokens(*list);
+  add_from_beside(beside, tokens);
+  look_for(std::move(tokens));
   is_special_.resize(pieces_.size());
   if (const auto node = root.find("post_processor")) {
     post_processors_ = PostProcessors(*node, vocab_size());
   }
   if (const auto node = root.find("decoder")) decoder_ = make_decoder(*node);
-}
-
-HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name)
-    : HuggingFaceTokenizer(JsonNode::parse(json, std::move(name))) {}
-
-HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& directory_or_file)
-    : HuggingFaceTokenizer(JsonNode::read(tokenizer_file_of(directory_or_file))) {
+  splits_special_ = beside.splits_special();
+  if (splits_special_) {
+    log_warning("split_special_tokens is true: special tokens in texts and chats stay text");
+  }
   const auto lookup = [&](std::string_view content) -> std::optional<std::int32_t> {
     const auto found = std::ranges::find(pieces_, content);
     if (content.empty() || found == pieces_.end()) return std::nullopt;
     return static_cast<std::int32_t>(found - pieces_.begin());
   };
-  special_ =
-      read_special_tokens(tokenizer_file_of(directory_or_file).parent_path(), lookup, vocab_size());
+  special_ = read_special_tokens(beside, lookup, vocab_size());
 }
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name)
+    : HuggingFaceTokenizer(JsonNode::parse(json, std::move(name)), BesideFiles()) {}
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& directory_or_file)
+    : HuggingFaceTokenizer(JsonNode::read(tokenizer_file_of(directory_or_file)),
+                           BesideFiles(tokenizer_file_of(directory_or_file).parent_path())) {}
 
 void HuggingFaceTokenizer::read_pre_tokenizer_and_model(const JsonNode& root) {
   if (const auto node = root.find("pre_tokenizer")) pre_tokenizers_ = make_pre_tokenizers(*node);
@@ -158,7 +171,7 @@ void HuggingFaceTokenizer::read_pre_tokenizer_and_model(const JsonNode& root) {
   pieces_.assign(tokens.begin(), tokens.end());
 }
 
-void HuggingFaceTokenizer::add_tokens(const JsonNode& list) {
+std::vector<AddedToken> HuggingFaceTokenizer::read_added_tokens(const JsonNode& list) {
   const auto nodes = list.elements();
   const std::int64_t limit = largest_id(pieces_.size() + nodes.size());
   std::vector<AddedToken> tokens;
@@ -169,6 +182,48 @@ void HuggingFaceTokenizer::add_tokens(const JsonNode& list) {
     add_token(token, node);
     tokens.push_back(std::move(token));
   }
+  return tokens;
+}
+
+// As the library counts: behind the vocabulary and all added tokens.
+std::int64_t HuggingFaceTokenizer::next_id(const std::vector<AddedToken>& tokens) const {
+  const auto of_model = model_->vocabulary().tokens();
+  std::int64_t next = std::ranges::count_if(of_model, [](const auto& one) { return !one.empty(); });
+  for (const AddedToken& token : tokens) next = std::max<std::int64_t>(next, token.id + 1);
+  return next;
+}
+
+void HuggingFaceTokenizer::add_from_beside(const BesideFiles& beside,
+                                           std::vector<AddedToken>& tokens) {
+  for (BesideFiles::Token& other : beside.tokens()) {
+    AddedToken& token = other.token;
+    if (token.content.empty()) continue;
+    const auto known = std::ranges::find(tokens, token.content, &AddedToken::content);
+    if (known != tokens.end()) {
+      token.id = known->id;
+      if (other.is_listed && !have_equal_flags(token, *known)) {
+        log_warning(
+            "{}: the flags of {} are not those of tokenizer.json: the former count, as in "
+            "transformers",
+            other.place.place(), shown_text(token.content));
+        is_special_[static_cast<std::size_t>(token.id)] = token.special;
+        *known = token;
+      }
+    } else {
+      const auto of_model = model_->vocabulary().find(token.content);
+      token.id = static_cast<std::int32_t>(of_model ? *of_model : next_id(tokens));
+      add_token(token, other.place);
+      tokens.push_back(token);
+    }
+    if (!other.id || *other.id == token.id) continue;
+    log_warning(
+        "{}: {} has id {} there, and {} by tokenizer.json, which counts, as in "
+        "transformers",
+        other.place.place(), shown_text(token.content), *other.id, token.id);
+  }
+}
+
+void HuggingFaceTokenizer::look_for(std::vector<AddedToken> tokens) {
   // If two tokens have the same text, a special one is found, else the first.
   std::stable_partition(tokens.begin(), tokens.end(), std::mem_fn(&AddedToken::special));
   for (const AddedToken& token : tokens) {
@@ -202,7 +257,7 @@ void HuggingFaceTokenizer::add_token(const AddedToken& token, const JsonNode& pl
 
 std::vector<std::int32_t> HuggingFaceTokenizer::encode_text(std::string_view text,
                                                             const EncodeOptions& options) const {
-  Encoding encoding(*this, options.parse_special);
+  Encoding encoding(*this, options.parse_special && !splits_special_);
   encoding.append_text(text);
   auto ids = encoding.take_ids();
   return options.add_special ? post_processors_.apply(std::move(ids)) : ids;

@@ -1,7 +1,7 @@
 #pragma once
 // Hugging Face's tokenizer.json: text is normalised, cut and encoded as the file says, with the ids
 // of the library `tokenizers`. A directory of a model is read for tokenizer.json and for what its
-// other files say of special tokens; a file, with those that lie beside it.
+// other files say of tokens and switches; a file, with those that lie beside it.
 //
 // Data: tokens that the file calls special are the text that they are; its other added tokens count
 // as always. A byte that is no UTF-8 is itself to a byte-level tokenizer, and U+FFFD to others.
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "phalanx/tokenizer/hf/added_tokens.h"
+#include "phalanx/tokenizer/hf/beside_files.h"
 #include "phalanx/tokenizer/hf/decoders.h"
 #include "phalanx/tokenizer/hf/models.h"
 #include "phalanx/tokenizer/hf/normalizers.h"
@@ -41,14 +42,19 @@ class HuggingFaceTokenizer final : public Tokenizer {
  private:
   class Encoding;
 
-  explicit HuggingFaceTokenizer(const JsonNode& root);
+  HuggingFaceTokenizer(const JsonNode& root, const BesideFiles& beside);
   std::vector<std::int32_t> encode_text(std::string_view text,
                                         const EncodeOptions& options) const override;
   std::string decode_ids(std::span<const std::int32_t> ids,
                          const DecodeOptions& options) const override;
 
   void read_pre_tokenizer_and_model(const JsonNode& root);
-  void add_tokens(const JsonNode& list);
+  // Those of the file.
+  std::vector<AddedToken> read_added_tokens(const JsonNode& list);
+  // Those that only files beside it have become tokens as well.
+  void add_from_beside(const BesideFiles& beside, std::vector<AddedToken>& tokens);
+  std::int64_t next_id(const std::vector<AddedToken>& tokens) const;
+  void look_for(std::vector<AddedToken> tokens);
   void add_token(const AddedToken& token, const JsonNode& place);
   const std::string& checked_piece(std::int32_t id) const;
 
@@ -66,6 +72,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::unordered_map<std::int32_t, std::string> normalized_contents_;
   std::vector<bool> is_special_;
   SpecialTokens special_;
+  bool splits_special_ = false;  // special tokens stay text, always
 };
 
 std::unique_ptr<Tokenizer> make_hugging_face_tokenizer(const TokenizerOptions& options);

@@ -28,11 +28,12 @@ constexpr std::array<std::pair<std::string_view, Field>, 4> kIds = {
      {"pad_token_id", &SpecialTokens::pad},
      {"decoder_start_token_id", &SpecialTokens::decoder_start}}};
 
-void read_contents(const JsonNode& config, const TokenLookup& lookup, SpecialTokens& special) {
+void read_contents(const BesideFiles& files, const TokenLookup& lookup, SpecialTokens& special) {
   for (const auto& [key, field] : kContents) {
-    const auto node = config.find(key);
+    const auto node = files.role(key);
     if (!node) continue;
     const std::string content = node->is_object() ? (*node)["content"].text() : node->text();
+    if (content.empty()) continue;
     const auto id = lookup(content);
     if (!id) node->reject("{} is no token of tokenizer.json", shown_text(content));
     special.*field = id;
@@ -59,19 +60,12 @@ void read_ids(const JsonNode& config, std::int64_t vocab_size, SpecialTokens& sp
 
 }  // namespace
 
-SpecialTokens read_special_tokens(const std::filesystem::path& directory, const TokenLookup& lookup,
+SpecialTokens read_special_tokens(const BesideFiles& files, const TokenLookup& lookup,
                                   std::int64_t vocab_size) {
   SpecialTokens special;
-  for (const char* name : kFilesBesideTokenizer) {
-    const auto file = directory / name;
-    if (!std::filesystem::exists(file)) continue;
-    const JsonNode config = JsonNode::read(file);
-    if (name == kFilesBesideTokenizer[0]) {
-      read_contents(config, lookup, special);
-    } else {
-      read_ids(config, vocab_size, special);
-    }
-  }
+  read_contents(files, lookup, special);
+  if (files.model()) read_ids(*files.model(), vocab_size, special);
+  if (files.generation()) read_ids(*files.generation(), vocab_size, special);
   special.eod = special.eos;
   while (const auto id = lookup(fmt::format("<extra_id_{}>", special.sentinels.size()))) {
     special.sentinels.push_back(*id);

@@ -1,10 +1,12 @@
 #include "phalanx/tokenizer/hf/tokenizer_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/json_text.h"
 #include "phalanx/tokenizer/unicode.h"
 
 namespace phalanx {
@@ -18,7 +20,8 @@ constexpr std::size_t kDeepest = 64;
 // recurses for each level.
 class StructureCheck final : public nlohmann::json_sax<Json> {
  public:
-  explicit StructureCheck(const std::string& file) : file_(file) {}
+  // `shown`: the text as it is in the file.
+  StructureCheck(const std::string& file, std::string_view shown) : file_(file), shown_(shown) {}
 
   bool start_object(std::size_t) override { return enter(); }
   bool start_array(std::size_t) override { return enter(); }
@@ -37,11 +40,8 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(Json::binary_t&) override { return true; }
-  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    // The library's message repeats what it read last, which may be anything.
-    const std::string_view what = error.what();
-    throw DataError("{}: not valid JSON: {}", file_,
-                    repaired_utf8(what.substr(0, std::min<std::size_t>(what.size(), 200))));
+  bool parse_error(std::size_t byte, const std::string&, const Json::exception&) override {
+    throw DataError("{}: not valid JSON: {}", file_, json_fault(shown_, byte));
   }
 
  private:
@@ -58,8 +58,18 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   }
 
   const std::string& file_;
+  std::string_view shown_;
   std::vector<std::unordered_set<std::string>> keys_;  // of the objects around; empty for arrays
 };
+
+void restore_numbers(Json& value) {
+  if (value.is_string()) {
+    const auto number = python_number(value.get_ref<const std::string&>());
+    if (number) value = *number;
+  } else if (value.is_structured()) {
+    for (Json& item : value) restore_numbers(item);
+  }
+}
 
 bool is_plain_key(std::string_view key) {
   return !key.empty() && key.size() <= 60 && std::ranges::all_of(key, [](char c) {
@@ -89,9 +99,12 @@ JsonNode JsonNode::read(const std::filesystem::path& file) {
 JsonNode JsonNode::parse(std::string_view text, std::string name) {
   auto document = std::make_shared<Document>();
   document->name = std::move(name);
-  StructureCheck check(document->name);
-  Json::sax_parse(text, &check);
-  document->root = Json::parse(text);
+  const auto without = without_python_numbers(text);
+  StructureCheck check(document->name, text);
+  const std::string_view readable = without ? std::string_view(*without) : text;
+  Json::sax_parse(readable, &check);
+  document->root = Json::parse(readable);
+  if (without) restore_numbers(document->root);
   const Json* root = &document->root;
   return {std::move(document), root, "$"};
 }
@@ -151,6 +164,14 @@ std::vector<JsonNode> JsonNode::elements() const {
   return all;
 }
 
+JsonNode JsonNode::with(std::string_view member, std::string_view key,
+                        std::optional<bool> value) const {
+  auto document = std::make_shared<Document>(*document_);
+  document->root[std::string(member)][std::string(key)] = value ? Json(*value) : Json();
+  const Json* root = &document->root;
+  return {std::move(document), root, "$"};
+}
+
 std::string JsonNode::text() const {
   if (!is_string()) expected("a string");
   return value_->get_ref<const std::string&>();
@@ -183,7 +204,9 @@ std::int64_t JsonNode::integer(std::int64_t least, std::int64_t most) const {
 
 double JsonNode::number() const {
   if (!value_->is_number()) expected("a number");
-  return value_->get<double>();
+  const double number = value_->get<double>();
+  if (!std::isfinite(number)) reject("expected a number, not {}", python_name(number));
+  return number;
 }
 
 std::string JsonNode::text_or(std::string_view key, std::string_view otherwise) const {

@@ -20,7 +20,8 @@ namespace phalanx {
 
 class JsonNode {
  public:
-  // The file's one value. DataError where the text is not JSON, a key comes twice in one object or
+  // The file's one value; NaN and Infinity count as numbers, as in Python. DataError where the text
+  // is not JSON, a key comes twice in one object or
   // values are nested more than 64 deep.
   static JsonNode read(const std::filesystem::path& file);
   static JsonNode parse(std::string_view text, std::string name);
@@ -39,6 +40,10 @@ class JsonNode {
   void allow(std::initializer_list<std::string_view> keys) const;
 
   std::vector<JsonNode> elements() const;  // of an array
+
+  // A copy of the whole document in which a key of an object of it is true, false or null. Only for
+  // the file's value itself.
+  JsonNode with(std::string_view member, std::string_view key, std::optional<bool> value) const;
 
   std::string text() const;
   char32_t character() const;  // a text of one
