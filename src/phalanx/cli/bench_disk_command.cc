@@ -10,6 +10,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/memory_need.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/unique_name.h"
 #include "phalanx/cli/commands.h"
@@ -174,6 +175,10 @@ int run_bench_disk(CommandIo& io, const Arguments& arguments) {
   const auto signals = io.listen(kStopping);
   BandwidthOptions options{.storage = values.storage(), .seconds = values.seconds};
   options.is_stopped = [&] { return signals->received() != 0; };
+  expect_memory(fmt::format("{} blocks of {}", options.storage.queue_depth,
+                            format_bytes(options.storage.block_bytes)),
+                static_cast<double>(storage_bytes(options.storage)),
+                "give a smaller --queue-depth or --block-size");
   StorageFolder folder(directory, "bench-" + random_digits(kUniqueDigits), 0, "bench disk");
   options.file_bytes = values.bytes(folder);
   folder.expect_space(options.file_bytes);

@@ -290,7 +290,7 @@ void compare_runs(CommandIo& io, const NamedFamily& named, const PlanCall& call)
     const std::vector<MemoryBar> more = memory_bars(plan, name);
     bars.insert(bars.end(), more.begin(), more.end());
     if (run.time.given()) {
-      times += fmt::format("{}: {}", name, run.time.text_of(run.time.predict(plan)));
+      times += fmt::format("{}: {}", name, run.time.text_of(plan, run.time.predict(plan)));
     }
   }
   // After the faults of the flags.
@@ -375,7 +375,7 @@ int plan(CommandIo& io, const NamedFamily& named) {
     call.time.draw(plan, *prediction);
   }
   io.put(call.json ? to_json(plan, listed, prediction ? &*prediction : nullptr)
-                   : to_text(plan) + (prediction ? call.time.text_of(*prediction) : ""));
+                   : to_text(plan) + (prediction ? call.time.text_of(plan, *prediction) : ""));
   return 0;
 }
 

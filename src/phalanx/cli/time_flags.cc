@@ -11,6 +11,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/clock/machine.h"
 #include "phalanx/planner/memory_bars.h"
+#include "phalanx/settings/config_views.h"
 #include "phalanx/timelines/timeline_drawing.h"
 
 namespace phalanx {
@@ -56,8 +57,16 @@ StepPrediction TimeFlags::predict(const RunPlan& plan) const {
   return predict_step(plan, machine_of(cluster), program);
 }
 
-std::string TimeFlags::text_of(const StepPrediction& prediction) const {
-  return to_text(prediction, tokens > 0.0 ? std::optional(tokens) : std::nullopt);
+std::string TimeFlags::text_of(const RunPlan& plan, const StepPrediction& prediction) const {
+  std::string text = to_text(prediction, tokens > 0.0 ? std::optional(tokens) : std::nullopt);
+  const BatchSchedule batches = batch_schedule(plan.config);
+  if (tokens > 0.0 && batches.smallest() < batches.last()) {
+    text += fmt::format(
+        "  (all in steps of the last batch, {} samples; smaller ones before it take longer for as "
+        "many tokens)\n",
+        batches.last());
+  }
+  return text;
 }
 
 void TimeFlags::draw(const RunPlan& plan, const StepPrediction& prediction) const {

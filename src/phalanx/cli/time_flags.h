@@ -19,7 +19,7 @@ struct TimeFlags {
   void add_to(FlagSet& flags);
   bool given() const { return !cluster.empty(); }
   StepPrediction predict(const RunPlan& plan) const;
-  std::string text_of(const StepPrediction& prediction) const;
+  std::string text_of(const RunPlan& plan, const StepPrediction& prediction) const;
   // Writes --step-timeline, if it is given, in the form that the file's ending names.
   void draw(const RunPlan& plan, const StepPrediction& prediction) const;
 };

@@ -124,7 +124,7 @@ TEST_F(LossScaleTest, ARunThatTrainedNothingIsAnErrorHoweverOften) {
   set_flags(c, "--train-iters 13 --override-opt_param-scheduler");
   pretrain(c);
   EXPECT_EQ(CheckpointReader::open(path("run")).manifest().optimizer.adam_step, 1);
-  c = with_flags(config("left"), "--train-iters 2 --iterations-to-skip");
+  c = with_flags(config("left"), "--train-iters 2 --lr-warmup-iters 0");
   c.run.iterations_to_skip = {"1", "2"};
   pretrain(c);
 }
