@@ -158,8 +158,11 @@ TEST_F(ExpertStateRunTest, LoadsWeightsWithAndWithoutBiases) {
 
 // fp16 with a scale that overflows: the bias moves, as in Megatron, and no weight does.
 TEST_F(ExpertStateRunTest, BiasesMoveInASkippedStep) {
-  train(config(kOne, std::string(kBias) +
-                         "--fp16 --initial-loss-scale 1e30 --train-iters 1 --lr-warmup-iters 0"));
+  const TrainConfig c =
+      config(kOne, std::string(kBias) +
+                       "--fp16 --initial-loss-scale 1e30 --train-iters 1 --lr-warmup-iters 0");
+  EXPECT_THAT(error_of(ErrorCode::kDoNotRestart, [&] { pretrain(c); }),
+              HasSubstr("nothing was trained"));
   EXPECT_EQ(metric("one", "skipped"), std::vector<Json>{true});
   EXPECT_NEAR(most(biases("one")), 0.01F, 1e-6F);
 }

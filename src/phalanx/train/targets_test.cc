@@ -98,7 +98,8 @@ TEST_F(TargetsTest, Bf16StorageMultipliedInFp32) {
 
 TEST_F(TargetsTest, Fp16StorageMultipliedInFp32) {
   if (vector_targets().empty()) GTEST_SKIP() << "no AVX2";
-  expect_one_result(with_flags(training("run"), "--fp16"), vector_targets());
+  expect_one_result(with_flags(training("run"), "--fp16 --initial-loss-scale 65536"),
+                    vector_targets());
 }
 
 TEST_F(TargetsTest, ScalarUnderThreads) {
