@@ -306,14 +306,13 @@ TEST(Resume, WhatAnOlderCheckpointLacksWasTheDefault) {
         break;
     }
   }
-  // Required ones, those that others decide, and two that contradict the batch here.
+  // Required ones, and those that others decide.
   EXPECT_THAT(
       compared_otherwise,
       testing::ElementsAre("--decoder-num-layers", "--ffn-hidden-size", "--global-batch-size",
                            "--hidden-size", "--kv-channels", "--max-position-embeddings",
                            "--micro-batch-size", "--moe-ffn-hidden-size", "--num-attention-heads",
-                           "--num-layers", "--num-query-groups", "--rampup-batch-size",
-                           "--seq-length", "--step-batch-size-schedule", "--sum-block-size",
+                           "--num-layers", "--num-query-groups", "--seq-length", "--sum-block-size",
                            "--train-iters", "--window-attn-skip-freq"));
 }
 
