@@ -411,7 +411,7 @@ TEST_F(ReportTest, FaultsOfACallAreTold) {
   expect({run, root_ / "empty" / ".." / "run"}, ErrorCode::kUsage, "the same directory");
   const fs::path unreadable = directory("unreadable");
   fs::create_directories(unreadable / kMetricsName);
-  expect({unreadable}, ErrorCode::kIo, "not a regular file");
+  expect({unreadable}, ErrorCode::kInputMissing, "not a regular file");
 }
 
 TEST_F(ReportTest, ALongRunIsAShortPage) {
