@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "phalanx/base/file.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/parse_number.h"
 
 namespace phalanx {
@@ -22,7 +23,7 @@ std::filesystem::path folder_of(const std::filesystem::path& tokenizer_model) {
 std::filesystem::path config_of(const std::filesystem::path& tokenizer_model) {
   if (tokenizer_model.empty()) return {};
   const auto file = folder_of(tokenizer_model) / "tokenizer_config.json";
-  return std::filesystem::exists(file) ? file : std::filesystem::path();
+  return path_exists(file) ? file : std::filesystem::path();
 }
 
 Json read_json(const std::filesystem::path& file) {
@@ -58,7 +59,7 @@ TemplateText find_template_text(const std::filesystem::path& file,
   if (!file.empty()) return {read_file(file), file.string()};
   if (!tokenizer_model.empty()) {
     const auto beside = folder_of(tokenizer_model) / kChatTemplateName;
-    if (std::filesystem::exists(beside)) return {read_file(beside), beside.string()};
+    if (path_exists(beside)) return {read_file(beside), beside.string()};
   }
   if (const auto config = config_of(tokenizer_model); !config.empty()) {
     const Json json = read_json(config);

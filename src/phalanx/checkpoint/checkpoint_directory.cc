@@ -221,7 +221,7 @@ fs::path make_abandoned_directory(const fs::path& save, std::string_view name) {
   fs::path path = save / name;
   std::error_code error;
   fs::create_directory(path, error);
-  if (error || !fs::is_directory(path)) {
+  if (error || !fs::is_directory(path, error)) {
     throw OutputError("{}: cannot create: {}", path.string(),
                       error ? error.message() : "something else is there");
   }

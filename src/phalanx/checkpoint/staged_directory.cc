@@ -39,11 +39,14 @@ StagedDirectory::StagedDirectory(const fs::path& directory, std::string_view fla
                       directory_.string(), staging_.string());
   }
   lock_.emplace(staging_, flag);
-  for (const auto& entry : fs::directory_iterator(staging_, error)) {
-    if (entry.path().filename() == kLockName) continue;
-    fs::remove_all(entry.path(), error);
-    if (error) throw OutputError("{}: cannot remove: {}", entry.path().string(), error.message());
+  for (fs::directory_iterator entry(staging_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() == kLockName) continue;
+    std::error_code fault;
+    fs::remove_all(entry->path(), fault);
+    if (fault) throw OutputError("{}: cannot remove: {}", entry->path().string(), fault.message());
   }
+  if (error) throw OutputError("{}: cannot be listed: {}", staging_.string(), error.message());
 }
 
 StagedDirectory::~StagedDirectory() {

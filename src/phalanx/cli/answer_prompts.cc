@@ -68,7 +68,7 @@ bool write_answer_prompts(const TrainConfig& config, const Tokenizer& tokenizer,
     if (wanted.contains(++number) && has_messages(line)) text += line + "\n";
   }
   if (text.empty()) return false;
-  std::filesystem::create_directories(file.parent_path());
+  create_directories_durably(file.parent_path());
   write_file_durably(file, text);
   return true;
 }

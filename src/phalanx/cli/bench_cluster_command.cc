@@ -13,6 +13,7 @@
 #include "phalanx/base/file.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/machine.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/cli/commands.h"
 #include "phalanx/cli/output_files.h"
 #include "phalanx/cli/training_run.h"
@@ -79,9 +80,8 @@ struct BenchClusterFlags {
 std::string device_beside(const std::string& output, const std::string& device) {
   const std::vector<std::string> shipped = shipped_device_names();
   if (std::ranges::find(shipped, device) != shipped.end()) return device;
-  const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
-  return std::filesystem::absolute(device).lexically_normal().lexically_proximate(
-      folder.lexically_normal());
+  const std::filesystem::path folder = absolute_path(output).parent_path();
+  return absolute_path(device).lexically_normal().lexically_proximate(folder.lexically_normal());
 }
 
 // Before minutes are spent. Of the process that writes.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kBaseName = "base";
 
 bool is_folder(const fs::path& load) {
-  return fs::exists(load / "config.json") && !fs::exists(load / kManifestName) &&
+  return path_exists(load / "config.json") && !path_exists(load / kManifestName) &&
          saved_checkpoints(load).empty();
 }
 
@@ -46,7 +47,7 @@ bool is_on(const std::map<std::string, std::string>& arguments, const std::strin
 }  // namespace
 
 ChatBase::ChatBase(const std::string& load, const std::string& save) : checkpoint_(load) {
-  if (!fs::exists(checkpoint_)) throw InputMissingError("--load {}: it is not there", load);
+  if (!path_exists(checkpoint_)) throw InputMissingError("--load {}: it is not there", load);
   if (is_folder(checkpoint_)) {
     read_folder(save);
   } else {

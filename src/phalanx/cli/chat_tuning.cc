@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/machine.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/chat_data/conversation_tokens.h"
@@ -210,7 +211,8 @@ void ChatTuning::check_start(const FlagSet& flags, bool for_training) const {
         flags.source(flag));
   }
   for (const std::string& file : training_files()) {
-    if (!fs::exists(file)) throw InputMissingError("--data {}: it is not there", file);
+    const std::string fault = input_fault(file);
+    if (!fault.empty()) throw InputMissingError("--data {}: {}", file, fault);
   }
 }
 
@@ -359,7 +361,7 @@ void ChatTuning::choose_prompts(const FlagSet& flags, const Tokenizer& tokenizer
   if (file.empty()) return;
   bool is_there = true;
   if (goes_on_) {
-    is_there = fs::exists(file);
+    is_there = path_exists(file);
   } else if (for_training) {  // a plan writes nothing
     is_there = write_answer_prompts(config_, tokenizer, file);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/working_directory.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/consolidate.h"
 #include "phalanx/checkpoint/diff.h"
@@ -34,7 +35,7 @@ int run_consolidate(CommandIo& io, const std::string& directory, const std::stri
   if (output.empty() && from.filename() != name) {
     throw ConfigError("{}: is not {} of a save directory: give --output", from.string(), name);
   }
-  const fs::path save = output.empty() ? fs::absolute(from).parent_path() : fs::path(output);
+  const fs::path save = output.empty() ? absolute_path(from).parent_path() : fs::path(output);
   const std::string_view flag = output.empty() ? "DIR" : "--output";
   const DirectoryLock lock(save, flag);
   std::error_code error;

@@ -58,7 +58,10 @@ void check_outputs(const ExportOptions& options) {
   check_output("--output", options.output, options.overwrite);
   if (options.tokens.empty()) return;
   check_output("--tokens", options.tokens, options.overwrite);
-  if (fs::weakly_canonical(options.tokens) == fs::weakly_canonical(options.output)) {
+  std::error_code unknown;  // what cannot be resolved cannot be written either
+  if (fs::weakly_canonical(options.tokens, unknown) ==
+          fs::weakly_canonical(options.output, unknown) &&
+      !unknown) {
     throw ConfigError("--output and --tokens are the same file: name two");
   }
   for (const std::string& input : {bin_path(options.data_path), idx_path(options.data_path)}) {

@@ -9,6 +9,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/log.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/cli/chat_tuning.h"
@@ -32,7 +33,7 @@ struct Evaluated {
 // their mean. None: nothing was evaluated where a checkpoint is.
 std::optional<Evaluated> best_checkpoint(const fs::path& save) {
   const fs::path metrics = save / kMetricsName;
-  if (!fs::exists(metrics)) return std::nullopt;
+  if (!path_exists(metrics)) return std::nullopt;
   std::map<std::int64_t, std::map<std::string, double>> losses;  // by iteration and set
   std::istringstream lines(read_file(metrics));
   for (std::string line; std::getline(lines, line);) {
@@ -45,7 +46,7 @@ std::optional<Evaluated> best_checkpoint(const fs::path& save) {
   std::optional<Evaluated> best;
   for (const auto& [iteration, sets] : losses) {
     const fs::path directory = directory_of_iteration(save, iteration);
-    if (!fs::exists(directory)) continue;
+    if (!path_exists(directory)) continue;
     double mean = 0.0;
     for (const auto& [set, loss] : sets) mean += loss / static_cast<double>(sets.size());
     if (!best || mean < best->loss) best = Evaluated{directory, iteration, mean};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/checkpoint/checkpoint_directory.h"
 #include "phalanx/checkpoint/checkpoint_reader.h"
 #include "phalanx/cli/checkpoint_arguments.h"
@@ -206,7 +207,7 @@ void evaluate_epochs(CommandIo& io, TrainConfig config, const ClassifyOptions& o
   }
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const auto directory = directory_of_iteration(run.save, (epoch + 1) * batches);
-    if (!std::filesystem::exists(directory)) continue;
+    if (!path_exists(directory)) continue;
     evaluate_checkpoint(io, config, options, valid, directory.string(), epoch);
   }
 }

@@ -12,6 +12,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/log.h"
 #include "phalanx/cli/chat_tuning.h"
 #include "phalanx/cli/checkpoint_arguments.h"
@@ -49,8 +50,8 @@ constexpr std::int64_t kGpt2Vocabulary = 50257;
 std::int64_t vocabulary_of(const TrainConfig& config, Notes& notes) {
   const TokenizerOptions& options = config.tokenizer;
   const std::vector<TokenizerFile> files = tokenizer_files(options);
-  const bool has_files = std::ranges::all_of(
-      files, [](const TokenizerFile& file) { return std::filesystem::exists(file.path); });
+  const bool has_files =
+      std::ranges::all_of(files, [](const TokenizerFile& file) { return path_exists(file.path); });
   const bool is_null = options.tokenizer_type == "NullTokenizer";
   if (is_null || (has_files && !files.empty())) return make_tokenizer(options)->vocab_size();
   if (options.vocab_size > 0) return options.vocab_size;

@@ -5,6 +5,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/hash.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/cli/commands.h"
@@ -74,7 +75,7 @@ std::string identity_of(const Tokenizer& tokenizer, const TokenizerOptions& opti
                                      {"tiktoken_special", options.tiktoken_special_tokens}};
   if (options.vocab_file_only) identity["vocab_file_only"] = true;
   for (const TokenizerFile& file : tokenizer_files(options)) {
-    if (!std::filesystem::is_regular_file(file.path)) continue;
+    if (!input_fault(file.path).empty()) continue;
     identity[file.flag + " " + file.name] = digest_to_text(digest_file(file.path).xxh3);
   }
   return identity.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

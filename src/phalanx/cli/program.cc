@@ -7,7 +7,6 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <iterator>
 #include <string>
@@ -23,6 +22,7 @@
 #include "phalanx/cli/standard_io.h"
 #include "phalanx/flags/flag_set.h"
 #include "phalanx/launch/rank_end.h"
+#include "phalanx/rendezvous/launch_environment.h"
 
 namespace phalanx {
 namespace {
@@ -68,24 +68,15 @@ void print_error(const Call& call, std::string_view message) {
   }
 }
 
-// This process's rank, where a launcher started it.
-int launched_rank() {
-  for (const char* name : {"RANK", "SLURM_PROCID"}) {
-    const char* const text = std::getenv(name);
-    if (text != nullptr && *text != '\0') return std::atoi(text);
-  }
-  return -1;
-}
-
 // Reports an error to the user and to the launcher. Returns the exit status.
 int end_with(const Call& call, const Fault& fault) {
+  const int rank = launched_rank().value_or(-1);
   // What another rank failed of is said by that rank or by phalanx launch, and not again by all.
-  const bool follows = fault.culprit >= 0 && fault.culprit != launched_rank() &&
-                       std::getenv("PHALANX_COORDINATOR") != nullptr;
+  const bool follows =
+      fault.culprit >= 0 && fault.culprit != rank && std::getenv("PHALANX_COORDINATOR") != nullptr;
   print_error(call,
               follows ? fmt::format("{}{} failed", launch::kBlame, fault.culprit) : fault.message);
-  ErrorReport report{
-      .message = fault.message, .code = static_cast<int>(fault.code), .rank = launched_rank()};
+  ErrorReport report{.message = fault.message, .code = static_cast<int>(fault.code), .rank = rank};
   if (fault.culprit >= 0 && fault.culprit != report.rank) {
     report.culprit =
         ErrorReport::Culprit{.rank = fault.culprit, .host = {}, .reason = fault.message};

@@ -7,12 +7,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/rendezvous/launch_environment.h"
 
 namespace phalanx {
 namespace {
@@ -83,20 +84,13 @@ bool is_ignored_hangup(int signal) {
   return signal == SIGHUP && ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-// This process's number among those that a launcher started; null: there is no launcher.
-const char* launched_rank() {
-  const char* rank = std::getenv("RANK");
-  return rank != nullptr ? rank : std::getenv("SLURM_PROCID");
-}
-
 }  // namespace
 
 StopSignals::StopSignals(bool saves, int also) : signals_{SIGINT, SIGTERM, SIGHUP, also} {
-  const char* rank = launched_rank();
-  const bool speaks = rank == nullptr || std::string_view(rank) == "0";
+  const std::optional<int> rank = launched_rank();
   const char* alone = saves ? kSaving : kNotSaving;
   const char* launched = saves ? kLaunchedSaving : kLaunchedNotSaving;
-  install(!speaks ? nullptr : rank == nullptr ? alone : launched, rank == nullptr);
+  install(!rank ? alone : *rank == 0 ? launched : nullptr, !rank);
 }
 
 StopSignals::StopSignals(const char* line) : signals_{SIGINT, SIGTERM, SIGHUP, SIGTERM} {

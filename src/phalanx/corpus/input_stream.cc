@@ -51,7 +51,7 @@ Compression compression_of(std::span<const char> head) {
 // The bytes from `here` to the end; -1 if not known.
 std::int64_t size_of_file(const std::string& name, const struct stat& status, std::int64_t here) {
   if (S_ISDIR(status.st_mode)) {
-    throw IoError("{}: is a directory; name its files, as in {}/*.jsonl", name, name);
+    throw InputMissingError("{}: is a directory; name its files, as in {}/*.jsonl", name, name);
   }
   return S_ISREG(status.st_mode) ? std::max<std::int64_t>(status.st_size - here, 0) : -1;
 }

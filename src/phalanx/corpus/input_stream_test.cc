@@ -157,9 +157,9 @@ TEST_F(CorpusInputTest, PeekingTakesNothing) {
 }
 
 TEST_F(CorpusInputTest, WhatIsNoFile) {
-  EXPECT_THAT(error_of(ErrorCode::kIo, [&] { CorpusInput input(directory_ / ""); }),
+  EXPECT_THAT(error_of(ErrorCode::kInputMissing, [&] { CorpusInput input(directory_ / ""); }),
               HasSubstr("is a directory"));
-  error_of(ErrorCode::kIo, [&] { corpus_input_size(directory_ / ""); });
+  error_of(ErrorCode::kInputMissing, [&] { corpus_input_size(directory_ / ""); });
   error_of(ErrorCode::kInputMissing, [&] { CorpusInput input(directory_ / "none"); });
   error_of(ErrorCode::kInputMissing, [&] { corpus_input_size(directory_ / "none"); });
   EXPECT_EQ(corpus_input_size(add("abc")), 3);

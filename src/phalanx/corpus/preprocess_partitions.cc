@@ -10,6 +10,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/working_directory.h"
 #include "phalanx/data/indexed_dataset.h"
 
@@ -153,7 +154,7 @@ PartitionRecord::PartitionRecord(std::string path, const std::string& settings,
       work_(work_of(settings, segments)) {}
 
 std::optional<PartitionCounts> PartitionRecord::read(std::span<const std::string> prefixes) const {
-  if (!fs::exists(path_)) return std::nullopt;
+  if (!path_exists(path_)) return std::nullopt;
   try {
     const Json record = Json::parse(read_file(path_));
     if (record.at("work").get<std::string>() != work_) return std::nullopt;

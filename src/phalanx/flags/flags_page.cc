@@ -36,7 +36,8 @@ The last column says what a run that resumes from a checkpoint may do with a fla
 * shape: another value is refused even then, for the weights depend on it.
 
 `--allow-changed FLAG` permits a change of a fixed flag, and of a shape that the weights fit
-nevertheless (an epsilon, say).
+nevertheless (an epsilon, say). A flag that the checkpoint of an older program lacks had its
+default there; of an imported model only what it names is compared.
 )";
 
 // Text in a cell of a table: on one line, and nothing in it is markup.

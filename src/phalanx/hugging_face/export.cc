@@ -30,8 +30,55 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::string_view kWordTable = "embedding.word_embeddings.weight";
-// config.json is written as this version spells it.
-constexpr const char* kTransformersVersion = "4.44.0";
+// config.json is written as this version of transformers spells it.
+constexpr std::string_view kSpelling = "4.44.0";
+
+bool has_scaling(const Json& config) {
+  return config.contains("rope_scaling") && !config["rope_scaling"].is_null();
+}
+bool is_yarn(const Json& config) {
+  return has_scaling(config) && config["rope_scaling"]["rope_type"] == "yarn";
+}
+bool has_own_head_size(const Json& config) {
+  return config.contains("head_dim") && config["head_dim"].get<std::int64_t>() *
+                                                config["num_attention_heads"].get<std::int64_t>() !=
+                                            config["hidden_size"].get<std::int64_t>();
+}
+
+// What older versions pass over in silence or do not know, with the first version that computes it.
+// Source: the configuration and modeling files of the versions named and of those before them.
+struct Need {
+  std::string_view version;
+  std::string_view model_types;  // between blanks; empty: all
+  bool (*is_there)(const Json& config);
+};
+constexpr Need kNeeds[] = {
+    // ascending
+    {"4.45.0", " llama ", has_own_head_size},
+    {"4.45.0", " qwen2 qwen2_moe ", has_scaling},
+    {"4.47.0", " mixtral ", has_own_head_size},
+    {"4.48.0", " mistral mixtral ", has_scaling},
+    {"4.50.0", " qwen2_moe ", [](const Json& config) { return config["qkv_bias"] == false; }},
+    {"4.51.0", " qwen3 qwen3_moe ", [](const Json& /*config*/) { return true; }},
+    {"4.51.0", "", is_yarn},  // the positions before they were stretched
+    {"4.55.0", "",
+     [](const Json& config) {
+       return is_yarn(config) && config["rope_scaling"].value("truncate", true) == false;
+     }},
+    {"5.0.0", " qwen2_moe ", [](const Json& config) { return config.contains("layer_types"); }},
+};
+
+// The first version of transformers that computes the model of this config.json.
+std::string_view version_for(const Json& config) {
+  const std::string type = " " + config["model_type"].get<std::string>() + " ";
+  std::string_view version = kSpelling;
+  for (const Need& need : kNeeds) {
+    const bool is_of_type =
+        need.model_types.empty() || need.model_types.find(type) != std::string_view::npos;
+    if (is_of_type && need.is_there(config)) version = need.version;
+  }
+  return version;
+}
 
 struct StopRequested {};
 
@@ -131,22 +178,24 @@ std::int64_t Export::parameters() const {
   return count;
 }
 
-std::string Export::config_json() const {
+Json Export::config() const {
   Json config = Json::object();
   Faults faults;
   architecture_.write_config(settings_, config, faults);
   config["architectures"] = {architecture_.name};
   config["model_type"] = architecture_.model_type;
   config["torch_dtype"] = torch_name(tensors_.front().dtype);
-  config["transformers_version"] = kTransformersVersion;
   config["bos_token_id"] = id_json(settings_.ids(kConfigBos));
   config["eos_token_id"] = id_json(settings_.ids(kConfigEos));
   config["pad_token_id"] = id_json(settings_.ids(kConfigPad));
-  return text_of(config);
+  config["transformers_version"] = version_for(config);
+  return config;
 }
 
+std::string Export::config_json() const { return text_of(config()); }
+
 std::string Export::generation_json() const {
-  Json config = {{"transformers_version", kTransformersVersion}};
+  Json config = {{"transformers_version", version_for(this->config())}};
   const auto add = [&](const char* key, std::string_view generation, std::string_view in_config) {
     const auto ids = settings_.ids(settings_.has(generation) ? generation : in_config);
     if (!ids.empty()) config[key] = id_json(ids);

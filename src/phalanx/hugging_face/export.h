@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ class Export {
   bool write(const std::filesystem::path& directory, const ExportOptions& options) const;
 
  private:
+  nlohmann::json config() const;
+
   // One of their tensors.
   struct Tensor {
     const TensorRow* row = nullptr;

@@ -41,8 +41,9 @@ bool is_pickle(const fs::path& path) {
 [[noreturn]] void refuse_without_weights(const fs::path& directory) {
   std::set<fs::path> pickles;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (is_pickle(entry.path())) pickles.insert(entry.path());
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_pickle(entry->path())) pickles.insert(entry->path());
   }
   if (!pickles.empty()) refuse_pickle(*pickles.begin());
   throw InputMissingError("{}: has no {} and no {}", directory.string(), kWeightsName, kIndexName);

@@ -72,11 +72,12 @@ KeptFiles read_kept_files(const fs::path& folder, const std::set<std::string>& o
   KeptFiles kept;
   std::map<std::string, fs::directory_entry> entries;  // by name, whatever the order on disk
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     std::error_code unknown;
-    const bool is_file = entry.is_regular_file(unknown);
-    if (is_file && is_kept_name(name) && !others.contains(name)) entries.emplace(name, entry);
+    const bool is_file = entry->is_regular_file(unknown);
+    if (is_file && is_kept_name(name) && !others.contains(name)) entries.emplace(name, *entry);
   }
   if (error) throw IoError("{}: cannot be listed: {}", folder.string(), error.message());
   std::int64_t bytes_in_all = 0;

@@ -92,6 +92,39 @@ TEST_F(RoundTrip, APublishedBert) {
                              HasSubstr("both heads of pretraining")));
 }
 
+// Versions that do not know a model, or compute another one, are older than what is named.
+TEST_F(RoundTrip, TheVersionOfTransformersIsThatWhichTheModelNeeds) {
+  const auto version_of = [&](Json config, const Json& changes = Json::object()) {
+    config.update(changes);
+    const TinyFolder folder(at("in"), config);
+    folder.write();
+    const fs::path out = exported(imported(folder));
+    const Json version = Json::parse(read_file(out / kConfigName)).at("transformers_version");
+    EXPECT_EQ(Json::parse(read_file(out / kGenerationName)).at("transformers_version"), version);
+    fs::remove_all(at("in"));
+    return version.get<std::string>();
+  };
+  const Json mistral = tiny_of("MistralForCausalLM", "mistral");
+  const Json qwen2 = tiny_of("Qwen2ForCausalLM", "qwen2");
+  const Json linear = {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  const Json yarn = {
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 32}}}};
+  EXPECT_EQ(version_of(tiny_gpt2()), "4.44.0");
+  EXPECT_EQ(version_of(tiny_llama()), "4.44.0");
+  EXPECT_EQ(version_of(tiny_llama(), {{"head_dim", 6}}), "4.45.0");
+  EXPECT_EQ(version_of(tiny_llama(), linear), "4.44.0");
+  EXPECT_EQ(version_of(tiny_llama(), yarn), "4.51.0");
+  EXPECT_EQ(version_of(mistral), "4.44.0");
+  EXPECT_EQ(version_of(mistral, linear), "4.48.0");
+  EXPECT_EQ(version_of(tiny_mixtral()), "4.44.0");
+  EXPECT_EQ(version_of(tiny_mixtral(), {{"head_dim", 6}}), "4.47.0");
+  EXPECT_EQ(version_of(qwen2), "4.44.0");
+  EXPECT_EQ(version_of(qwen2, linear), "4.45.0");
+  EXPECT_EQ(version_of(tiny_of("Qwen3ForCausalLM", "qwen3"), {{"head_dim", 4}}), "4.51.0");
+  EXPECT_EQ(version_of(tiny_qwen3_moe()), "4.51.0");
+}
+
 // Of generation_config.json what is not understood comes out as it went in.
 TEST_F(RoundTrip, KeysOfGenerationAreKept) {
   const TinyFolder folder(at("in"), tiny_llama());

@@ -20,6 +20,7 @@
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/file_lock.h"
+#include "phalanx/base/input_path.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/numeric.h"
 #include "phalanx/base/working_directory.h"
@@ -196,7 +197,7 @@ class Guard {
     const std::string directory = directory_.string();
     switch (error) {
       case ENOENT:
-        if (fs::exists(directory_.parent_path())) refuse_files();
+        if (path_exists(directory_.parent_path())) refuse_files();
         throw OutputError("{} {}: the directory above it is not there: make that first", flag_,
                           directory);
       case ENOTDIR:

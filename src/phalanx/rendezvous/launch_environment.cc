@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/rendezvous/slurm_lists.h"
 
 namespace phalanx {
@@ -338,6 +339,17 @@ std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& vari
 
 std::optional<LaunchEnvironment> read_launch_environment() {
   return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+std::optional<int> launched_rank(const GetVariable& variable) {
+  const Variables variables(variable);
+  const char* const name = variables.first({"RANK", "SLURM_PROCID"});
+  const auto rank = name == nullptr ? std::nullopt : parse_number<int>(*variables.text(name));
+  return rank && *rank >= 0 ? rank : std::nullopt;
+}
+
+std::optional<int> launched_rank() {
+  return launched_rank([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 }  // namespace phalanx

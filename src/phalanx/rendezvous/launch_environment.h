@@ -49,4 +49,9 @@ std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& vari
 // From this process's variables.
 std::optional<LaunchEnvironment> read_launch_environment();
 
+// This process's number among those that a launcher started, for messages alone: nothing where none
+// did, or where the variable is no number, which read_launch_environment() refuses.
+std::optional<int> launched_rank(const GetVariable& variable);
+std::optional<int> launched_rank();
+
 }  // namespace phalanx

@@ -234,6 +234,22 @@ TEST(LaunchEnvironment, ByHandOnSeveralHosts) {
   EXPECT_EQ(counted->endpoint.to_text(), "tcp:[fd00::1]:6000");
 }
 
+// For messages: what is no number is nobody's, and not rank 0's.
+TEST(LaunchEnvironment, TheRankForMessagesIsANumberOrNothing) {
+  const auto rank = [](const Environment& environment) {
+    return launched_rank([&](const char* name) -> const char* {
+      const auto found = environment.find(name);
+      return found == environment.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(rank({}), std::nullopt);
+  EXPECT_EQ(rank({{"RANK", "5"}, {"SLURM_PROCID", "2"}}), 5);
+  EXPECT_EQ(rank({{"RANK", ""}, {"SLURM_PROCID", "2"}}), 2) << "cleared by export RANK=";
+  for (const char* const text : {"abc", "1a", " 1", "-1", "99999999999", "0x1", "1.0"}) {
+    EXPECT_EQ(rank({{"RANK", text}}), std::nullopt) << text;
+  }
+}
+
 TEST(LaunchEnvironment, NumbersThatAreNone) {
   EXPECT_EQ(error_of({{"RANK", "0"}, {"WORLD_SIZE", "two"}}),
             "WORLD_SIZE=two: expected a whole number from 1 to 1048576");

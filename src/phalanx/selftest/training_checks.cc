@@ -47,7 +47,12 @@ constexpr Precision kPrecisions[] = {{"fp32", "", 1e-5}, {"bf16", "--bf16", 5e-3
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string path = fs::temp_directory_path() / "phalanx_selftest_XXXXXX";
+    std::error_code error;
+    std::string path = fs::temp_directory_path(error) / "phalanx_selftest_XXXXXX";
+    if (error) {
+      throw OutputError("TMPDIR is no folder that can be written: {}: set it to one that is",
+                        error.message());
+    }
     if (::mkdtemp(path.data()) == nullptr) {
       throw OutputError("{}: cannot be made: set TMPDIR to a folder that can be written", path);
     }

@@ -11,6 +11,7 @@
 #include "phalanx/base/error.h"
 #include "phalanx/base/log.h"
 #include "phalanx/base/memory_limits.h"
+#include "phalanx/base/parse_number.h"
 #include "phalanx/base/progress.h"
 #include "phalanx/base/stack_dump.h"
 #include "phalanx/base/threads.h"
@@ -129,7 +130,14 @@ Secret given_secret(const RunConfig& run) {
     return read_secret_file(run.rdzv_secret_file, "--rdzv-secret-file");
   }
   if (const char* descriptor = variable("PHALANX_RDZV_SECRET_FD")) {
-    return inherited_secret(std::atoi(descriptor));
+    const auto number = parse_number<int>(descriptor);
+    if (!number || *number < 0) {
+      throw UsageError(
+          "PHALANX_RDZV_SECRET_FD={}: not the number of a descriptor, which phalanx launch passes "
+          "on: unset it",
+          std::string_view(descriptor).substr(0, 80));
+    }
+    return inherited_secret(*number);
   }
   if (const char* path = variable("PHALANX_RDZV_SECRET_FILE")) {
     return read_secret_file(path, "PHALANX_RDZV_SECRET_FILE");
@@ -142,6 +150,14 @@ bool needs_secret(const LaunchEnvironment& environment, const RunConfig& run) {
 }
 
 }  // namespace
+
+void end_stuck_rank(const RankFailure& failure) {
+  log_line(LogLevel::kError,
+           fmt::format("this rank does not leave, though {}: it is ended", failure.reason));
+  dump_stacks();
+  flush_log();  // the reader of a full pipe gets the line, too
+  ::_exit(static_cast<int>(failure.code));
+}
 
 std::unique_ptr<RankRunner> make_process_runner(const LaunchEnvironment& environment,
                                                 const RunConfig& run,
@@ -188,12 +204,7 @@ std::unique_ptr<RankRunner> make_process_runner(const LaunchEnvironment& environ
   options.still_limit = run.hang_timeout_s;
   options.poll = poll;
   options.on_hang = [] { dump_stacks(); };
-  options.on_stuck = [](const RankFailure& failure) {
-    log_line(LogLevel::kError,
-             fmt::format("this rank does not leave, though {}: it is ended", failure.reason));
-    dump_stacks();
-    ::_exit(static_cast<int>(failure.code));
-  };
+  options.on_stuck = end_stuck_rank;
   auto member = Member::join(options);
   return std::make_unique<ProcessRunner>(std::move(coordinator), std::move(member),
                                          environment.rank);

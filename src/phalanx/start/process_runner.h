@@ -21,4 +21,7 @@ std::unique_ptr<RankRunner> make_process_runner(const LaunchEnvironment& environ
                                                 std::chrono::milliseconds timeout,
                                                 const std::function<void()>& poll);
 
+// Ends this process with the failure's code, for it cannot leave the run. Says so first.
+[[noreturn]] void end_stuck_rank(const RankFailure& failure);
+
 }  // namespace phalanx
