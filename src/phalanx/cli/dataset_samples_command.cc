@@ -281,16 +281,21 @@ std::unique_ptr<ShownSamples> shown_samples(const SamplesOptions& o, const Sampl
   return std::make_unique<GptShown>(source, packs_documents(o.config.data));
 }
 
-// A sample as it is read, as JSON and as its text.
-void expect_sample_fits(const SampleSource& source, const DataConfig& data) {
+// A sample as it is read, as JSON and as its text; before its order is made, which takes long where
+// samples are.
+void expect_sample_fits(const SamplesOptions& o) {
+  constexpr double kBytesOfColumns = 16;  // of a row, at least
   constexpr double kBytesOfNumber = sizeof(Json) + 8;
-  const auto bytes = static_cast<double>(source.schema().bytes(1));
+  const DataConfig& data = o.config.data;
+  const double numbers = o.model == "gpt" && !data.sft ? 1 : 5;
+  const double rows =
+      static_cast<double>(data.seq_length) + static_cast<double>(data.decoder_seq_length);
   const bool has_decoder = data.decoder_seq_length > 0;
   expect_memory(
       fmt::format(
           "a sample of --seq-length {}{}", data.seq_length,
           has_decoder ? fmt::format(" and --decoder-seq-length {}", data.decoder_seq_length) : ""),
-      bytes + bytes / sizeof(std::int32_t) * kBytesOfNumber,
+      rows * (kBytesOfColumns + numbers * kBytesOfNumber),
       has_decoder ? "give smaller ones" : "give a smaller one");
 }
 
@@ -304,7 +309,6 @@ std::string members_of(const Json& object, bool is_first) {
 
 void print(CommandIo& io, const SamplesOptions& o, const SampleSource& source) {
   const std::int64_t count = std::min(o.first, source.size());
-  if (count > 0) expect_sample_fits(source, o.config.data);
   const auto shown = shown_samples(o, source);
   if (o.json) {
     io.print("{{\"length\":{},{}\"samples\":[", source.size(),
@@ -351,6 +355,7 @@ int run_dataset_samples(CommandIo& io, const Arguments& arguments) {
   const auto sources =
       make_sources(o, {.seed = static_cast<std::uint32_t>(o.config.run.seed), .cache = &cache},
                    tokenizer_flags.options(), tokenizer.get());
+  if (o.first > 0) expect_sample_fits(o);
   const RunData data(o.config.data, *sources, o.counts);
   print(io, o, *set_of(data, o).source);
   return 0;

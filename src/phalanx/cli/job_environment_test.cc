@@ -5,6 +5,7 @@
 #include <map>
 
 #include "phalanx/base/error.h"
+#include "phalanx/base/test_support.h"
 
 namespace phalanx {
 namespace {
@@ -25,6 +26,18 @@ std::vector<std::string> job_of(const Variables& variables) {
 }
 
 using Texts = std::vector<std::string>;
+
+// A name that came back from the job's record as another would begin the job anew.
+TEST(JobEnvironment, ANameThatIsNoUtf8IsRefused) {
+  for (const char* const variable :
+       {"PHALANX_LAUNCH", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "TORCHELASTIC_RESTART_COUNT"}) {
+    EXPECT_NE(error_of<UsageError>([&] {
+                job_of({{variable, "a\xff"}});
+              }).find(std::string("the environment's ") + variable + " 'a\\xff'"),
+              std::string::npos)
+        << variable;
+  }
+}
 
 TEST(JobEnvironment, WhoeverStartsAJobNamesIt) {
   EXPECT_EQ(job_of({}), Texts{});

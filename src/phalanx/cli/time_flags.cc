@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <span>
 
 #include "phalanx/base/error.h"
@@ -58,15 +57,13 @@ StepPrediction TimeFlags::predict(const RunPlan& plan) const {
 }
 
 std::string TimeFlags::text_of(const RunPlan& plan, const StepPrediction& prediction) const {
-  std::string text = to_text(prediction, tokens > 0.0 ? std::optional(tokens) : std::nullopt);
+  if (tokens <= 0.0) return to_text(prediction);
   const BatchSchedule batches = batch_schedule(plan.config);
-  if (tokens > 0.0 && batches.smallest() < batches.last()) {
-    text += fmt::format(
-        "  (all in steps of the last batch, {} samples; smaller ones before it take longer for as "
-        "many tokens)\n",
-        batches.last());
-  }
-  return text;
+  if (batches.smallest() == batches.last()) return to_text(prediction, tokens);
+  return to_text(prediction, tokens,
+                 fmt::format(" in steps of the last batch, {} samples: smaller ones before it take "
+                             "longer for as many tokens",
+                             batches.last()));
 }
 
 void TimeFlags::draw(const RunPlan& plan, const StepPrediction& prediction) const {

@@ -237,7 +237,8 @@ std::string to_json(const StepPrediction& prediction) {
   return json.dump();
 }
 
-std::string to_text(const StepPrediction& prediction, std::optional<double> tokens) {
+std::string to_text(const StepPrediction& prediction, std::optional<double> tokens,
+                    std::string_view of_tokens) {
   std::string text = fmt::format("a step {}on {}, {} devices: {:.4g} s", of_stack(prediction.stack),
                                  prediction.machine, prediction.devices, prediction.seconds);
   if (prediction.low < prediction.high) {
@@ -263,6 +264,7 @@ std::string to_text(const StepPrediction& prediction, std::optional<double> toke
       text += fmt::format(" and cost {:.4g}", *prediction.price / prediction.seconds * *tokens /
                                                   prediction.tokens_per_second);
     }
+    text += of_tokens;
     text += '\n';
   }
   if (prediction.leaves_out_files)

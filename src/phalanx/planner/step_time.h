@@ -69,7 +69,9 @@ StepPrediction predict_step(const RunPlan& plan, const PipelineTraces& traces,
 // "waits_for", "seconds"}], "origins": {"data-sheet": ["peak_bf16", ...], ...}, "unlike_measured":
 // [...]}.
 std::string to_json(const StepPrediction& prediction);
-// The lines for people. `tokens`, where given: how long and how dear training with so many is.
-std::string to_text(const StepPrediction& prediction, std::optional<double> tokens = std::nullopt);
+// The lines for people. `tokens`, where given: how long and how dear training with so many is;
+// `of_tokens` is said of that.
+std::string to_text(const StepPrediction& prediction, std::optional<double> tokens = std::nullopt,
+                    std::string_view of_tokens = {});
 
 }  // namespace phalanx
