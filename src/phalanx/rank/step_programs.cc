@@ -99,15 +99,16 @@ void check_together(const TrainConfig& config, const std::set<ProgramSize>& size
     passes += std::int64_t{size.iterations} * size.microbatches *
               config.layout.pipeline_model_parallel_size;
   }
+  if (sizes.size() > 1 && passes > kMostPasses) {
+    throw ConfigError(
+        "the run has {} programs for its batches, with {} microbatches on all {} ranks of a "
+        "pipeline: "
+        "more than {}. Let the batch change in fewer steps, or raise --micro-batch-size",
+        sizes.size(), passes, config.layout.pipeline_model_parallel_size, kMostPasses);
+  }
   expect_schedules_fit(static_cast<double>(passes),
                        "give a larger --micro-batch-size, a smaller --global-batch-size or a "
                        "shorter pipeline");
-  if (sizes.size() == 1 || passes <= kMostPasses) return;
-  throw ConfigError(
-      "the run has {} programs for its batches, with {} microbatches on all {} ranks of a "
-      "pipeline: "
-      "more than {}. Let the batch change in fewer steps, or raise --micro-batch-size",
-      sizes.size(), passes, config.layout.pipeline_model_parallel_size, kMostPasses);
 }
 
 }  // namespace
