@@ -215,7 +215,7 @@ TEST_F(MaskedSamplesTest, WhatDoesNotGoTogether) {
 
 // Before the kernel ends the command.
 TEST_F(MaskedSamplesTest, WhatDoesNotFitIntoMemoryIsRefused) {
-  constexpr std::int64_t kOfLongest = std::int64_t{400} << 30;
+  constexpr std::int64_t kOfLongest = std::int64_t{79} << 30;
   if (available_memory().bytes < kOfLongest) {
     expect_error(
         "dataset samples --data-path toy --split 1,0,0 --seq-length 2147483646 --train-samples 2",
