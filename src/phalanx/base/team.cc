@@ -72,6 +72,7 @@ void Team::stop_helpers() {
   wake(round_, INT_MAX);
   for (const auto& helper : helpers_) helper->thread.join();
   helpers_.clear();
+  size_ = 1;
   stops_.store(false, std::memory_order_relaxed);
 }
 
@@ -193,7 +194,6 @@ bool Team::Member::take() {
 
 void Team::set_places(std::vector<std::vector<int>> places) {
   stop_helpers();
-  size_ = 1;
   places_ = std::move(places);
 }
 
