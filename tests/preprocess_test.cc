@@ -63,7 +63,7 @@ TEST_F(PreprocessProgramTest, Refusals) {
   write("a.jsonl", "{\"text\": \"1 2\"}\n{\"text\": \"x\"}\n");
   const std::string rest = " --output-prefix d " + numbers();
   expect_error("preprocess-data --input a.jsonl" + rest, 65, "a.jsonl:2: ");
-  expect_error("preprocess-data --input ." + rest, 74, "is a directory");
+  expect_error("preprocess-data --input ." + rest, 66, "is a directory");
   expect_error("preprocess-data --input 'b*.jsonl'" + rest, 66, "b*.jsonl");
   expect_error("preprocess-data --input a.jsonl --find-optimal-num-workers" + rest, 78,
                "--workers is all usable cores");

@@ -353,7 +353,7 @@ TEST_F(ProgramTest, TrainsOnTwoRanks) {
   const Output data =
       run(words +
           "--nproc 2 --use-distributed-optimizer --overlap-grad-reduce "
-          "--overlap-param-gather --fp16 --loss-scale-window 2 --initial-loss-scale 1e15 "
+          "--overlap-param-gather --fp16 --loss-scale-window 2 --initial-loss-scale 3e7 "
           "--recompute-granularity full --recompute-method uniform "
           "--log-num-zeros-in-grad --save three --save-interval 8");
   ASSERT_EQ(data.status, 0) << data.err;

@@ -170,7 +170,7 @@ TEST_F(ExportCommand, SaysWhatLlmcHasNot) {
         << output.err;
   }
   ASSERT_EQ(run("pretrain gpt " + training() +
-                "--train-iters 1 --eval-iters 0 --fp16 --save half "
+                "--train-iters 1 --eval-iters 0 --fp16 --initial-loss-scale 65536 --save half "
                 "--save-interval 1")
                 .status,
             0);

@@ -67,7 +67,7 @@ TEST_F(TrainTokenizerTest, Refusals) {
                "a.jsonl:1: the object has no key \"c\"");
   expect_error("train-tokenizer --input a.txt --json-keys c" + rest, 78, "--json-keys");
   expect_error("train-tokenizer --input none" + rest, 66, "none");
-  expect_error("train-tokenizer --input ." + rest, 74, "is a directory");
+  expect_error("train-tokenizer --input ." + rest, 66, "is a directory");
   expect_error("train-tokenizer --input a.txt --lower-case" + rest, 64, "--type wordpiece");
   write("b.txt", read("a.jsonl"));
   expect_error("train-tokenizer --input b.txt" + rest, 78, "--format jsonl");

@@ -10,7 +10,7 @@ text 60 >book.txt
 } >output 2>&1
 instead '--train-iters 1000' "--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 \
 --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters 2 --lr-decay-iters 2 --save-interval 2 \
---eval-iters 1"
+--eval-iters 1 --initial-loss-scale 65536"
 page examples/README.md "Examples"
 expect test -s run/iter_0000002/manifest.json
 
