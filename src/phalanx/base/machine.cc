@@ -97,7 +97,7 @@ UsableCores default_threads(std::int64_t ranks) {
     }
     return {*threads, "by OMP_NUM_THREADS"};
   }
-  const UsableCores cores = usable_cores();
+  UsableCores cores = usable_cores();
   if (ranks == 1) return cores;
   return {static_cast<int>(std::max<std::int64_t>(1, cores.count / ranks)),
           fmt::format("{}, shared by {} ranks", cores.reason, ranks)};

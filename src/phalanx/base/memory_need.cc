@@ -1,7 +1,7 @@
 #include "phalanx/base/memory_need.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstdint>
 
 #include "phalanx/base/error.h"
 #include "phalanx/base/numeric.h"
@@ -11,7 +11,7 @@ namespace phalanx {
 void expect_memory(std::string_view what, double bytes, std::string_view remedy,
                    const AvailableMemory& available) {
   if (bytes <= static_cast<double>(available.bytes)) return;
-  constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2);
+  constexpr double kMost = 4e18;  // of what format_bytes() takes
   throw ConfigError("{} takes {} of memory, and {} are available ({}): {}", what,
                     format_bytes(static_cast<std::int64_t>(std::min(bytes, kMost))),
                     format_bytes(available.bytes), available.limit, remedy);

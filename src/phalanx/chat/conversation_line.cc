@@ -178,10 +178,10 @@ std::string_view ConversationLine::first_of(std::initializer_list<std::string_vi
 }
 
 const Json& ConversationLine::take(std::string_view key) {
-  static const Json kNone;
+  static const Json none;
   used_.push_back(key);
   const auto found = json_.find(key);
-  return found == json_.end() ? kNone : *found;
+  return found == json_.end() ? none : *found;
 }
 
 std::string ConversationLine::take_text(std::string_view key) {

@@ -96,7 +96,10 @@ bool says_what_is_trained(std::string_view key, bool of_line) {
 }
 
 bool is_nothing(const Json& value) {
-  if (value.is_string()) return value == "" || value == "[]" || value == "{}" || value == "null";
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    return text.empty() || text == "[]" || text == "{}" || text == "null";
+  }
   return value.is_null() || (value.is_structured() && value.empty());
 }
 

@@ -84,14 +84,14 @@ void try_to_tidy_up(const fs::path& save, const DirectoryHolder& holder) {
 
 // Takes the checkpoints of other runs out of the list.
 void leave_others(std::vector<SavedCheckpoint>& saved, const DirectoryHolder& holder) {
-  const auto others = std::ranges::stable_partition(
-      saved, [&](const auto& one) { return holder.owns(one.run_id); });
-  if (others.empty()) return;
+  const auto others = std::stable_partition(
+      saved.begin(), saved.end(), [&](const auto& one) { return holder.owns(one.run_id); });
+  if (others == saved.end()) return;
   log_warning(
       "{} is of another run than those that are saved there: it stays. Does another run save there "
       "too? Give each a --save of its own, or move it away",
-      others.front().directory.string());
-  saved.erase(others.begin(), others.end());
+      others->directory.string());
+  saved.erase(others, saved.end());
 }
 
 void try_to_prune(const fs::path& save, std::int64_t start, std::int64_t iteration,
