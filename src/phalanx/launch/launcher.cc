@@ -313,7 +313,7 @@ class Launcher {
     if (!last) return "";
     const auto begin = std::chrono::steady_clock::now();
     for (bool has_waited = false;; has_waited = true) {
-      const std::string loss = loss_of(*last);
+      std::string loss = loss_of(*last);
       const auto waited = std::chrono::steady_clock::now() - begin;
       if (loss.empty()) {
         if (has_waited) console_.line("phalanx launch: it is there again");
