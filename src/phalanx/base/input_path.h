@@ -1,5 +1,5 @@
 #pragma once
-// What lies at the path of an input, asked before it is opened: opening a named pipe waits for its
+// Looks at the path of an input before it is opened: opening a named pipe waits for its
 // writer, which may never come.
 
 #include <filesystem>

@@ -47,7 +47,7 @@ std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(begin, end - begin);
 }
 
-// What JSON has in the place of a word of another language.
+// JSON's word for a word of another language; empty: none.
 std::string_view instead_of(std::string_view word) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kWords = {
       {{"None", "null"},

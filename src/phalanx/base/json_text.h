@@ -9,8 +9,8 @@
 
 namespace phalanx {
 
-// What stands at a fault: "line 2, column 14: a comma before }". `byte`: how many bytes the parser
-// had read, the one that it did not understand included.
+// Describes what stands at a fault: "line 2, column 14: a comma before }". `byte`: how many bytes
+// the parser had read, the one that it did not understand included.
 std::string json_fault(std::string_view text, std::size_t byte);
 
 // Python writes and reads NaN, Infinity and -Infinity. Returns the text with a string of the same

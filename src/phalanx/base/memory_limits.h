@@ -12,7 +12,7 @@ namespace phalanx {
 // control_groups().
 std::string memory_limits(const std::filesystem::path& root = "/");
 
-// What a failed allocation is reported as, with the limits.
+// The message of a failed allocation, with the limits.
 std::string out_of_memory();
 
 // error.what(); of a failed allocation, which does not say so, out_of_memory().

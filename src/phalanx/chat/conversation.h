@@ -23,7 +23,7 @@ enum class ConversationKind {
   kText,           // text
 };
 
-// What a message says of whether it is trained, and with which key.
+// Whether a message asks to be trained, and with which key.
 struct TrainingWish {
   std::size_t message = 0;  // from 0 on
   bool is_trained = true;
@@ -41,7 +41,7 @@ struct Conversation {
   std::size_t trained_from = 0;
   // The last message is not the assistant's (ConversationRules::takes_incomplete).
   bool is_incomplete = false;
-  // Of the messages that say so, in their order.
+  // The wishes of the messages that have one, in their order.
   std::vector<TrainingWish> wishes = {};
   // The line says that nothing of it is trained.
   bool is_untrained = false;

@@ -38,7 +38,7 @@ constexpr auto kRoles = std::to_array<Name>({{"system", "system"},
                                              {"user", "user"},
                                              {"assistant", "assistant"},
                                              {"tool", "tool"}});
-// What a conversation brings itself, and whose values are not a line's to set.
+// Variables that the program sets itself: a line may not set them.
 constexpr auto kOwnVariables =
     std::to_array<std::string_view>({"messages", "tools", "documents", "add_generation_prompt"});
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a message, or a line with a conversation, says beside role and content.
+// The keys of a message, or of a line with a conversation, beside role and content.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -18,9 +18,9 @@ bool says_what_is_trained(std::string_view key, bool of_line);
 // as texts.
 bool is_nothing(const nlohmann::ordered_json& value);
 
-// What "weight": 0, "train": false and their like say of a message, or of a whole line; none where
-// nothing is said. ConfigError for other values than yes and no, for keys that differ, and for keys
-// that name parts of a text.
+// The wish in "weight": 0, "train": false and their like, of a message or of a whole line; none
+// where nothing is said. ConfigError for other values than yes and no, for keys that differ, and
+// for keys that name parts of a text.
 std::optional<TrainingWish> training_wish(const nlohmann::ordered_json& object, bool of_line);
 
 // ChatMessage::fields. The two keys become role and content; what is null is left out, as where a

@@ -13,8 +13,8 @@
 
 namespace phalanx {
 
-// Of a rendering that watched keys: those of messages, without what says what is trained, and the
-// variables of the conversation and of the flag. By names for KeyUses.
+// The keys of a rendering that watched them: those of messages, without keys about training, and
+// the variables of the conversation and of the flag. By names for KeyUses.
 std::vector<KeyUse> template_keys(const RenderedChat& rendered);
 
 // The keys of a line that decide nothing, by names for KeyUses.

@@ -77,7 +77,7 @@ struct RenderedChat {
   std::string text;
   // What stood in {% generation %}, in order, apart from each other, empty ones included.
   std::vector<TextSpan> generation = {};
-  // Of messages, all but role and content and what is empty: whether the template has looked at it.
+  // The keys of messages except role, content and empty ones: whether the template has read them.
   std::vector<KeyUse> message_keys = {};
   std::vector<KeyUse> arguments = {};
   std::vector<KeyUse> conversation_arguments = {};

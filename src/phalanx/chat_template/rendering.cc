@@ -90,7 +90,7 @@ void Rendering::set_variables(const TemplateVariables& variables) {
   set_arguments(variables);
 }
 
-// What the conversation itself has in it is free.
+// Keys of the conversation itself are free.
 Value Rendering::message_value(const ChatMessage& message) {
   const Value role = text_value("role");
   const Value content = text_value("content");
