@@ -193,7 +193,7 @@ void set_token_ids(const SpecialTokens& special, ModelArguments& settings) {
   set(kConfigDecoderStart, special.bos);
 }
 
-// A tokenizer without tokenizer.json is made of its vocabulary alone.
+// Without tokenizer.json only the vocabulary file makes the tokenizer.
 void tell_what_is_not_read(const Tokenizer& tokenizer, const fs::path& folder) {
   std::set<std::string> pieces;
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) pieces.insert(tokenizer.piece(id));

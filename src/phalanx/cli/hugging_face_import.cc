@@ -109,7 +109,7 @@ std::map<std::string, std::string> arguments_of(const Import& model,
   return arguments;
 }
 
-// What stands in two files, or in one that only export reads.
+// Tells keys that stand in two files, or in one that only export reads.
 void report_generation(const Import& model) {
   const ModelArguments& settings = model.settings();
   const auto in_config = settings.ids(kConfigEos);

@@ -71,7 +71,7 @@ void print_error(const Call& call, std::string_view message) {
 // Reports an error to the user and to the launcher. Returns the exit status.
 int end_with(const Call& call, const Fault& fault) {
   const int rank = launched_rank().value_or(-1);
-  // What another rank failed of is said by that rank or by phalanx launch, and not again by all.
+  // The rank that failed, or phalanx launch, says why: the others do not repeat it.
   const bool follows =
       fault.culprit >= 0 && fault.culprit != rank && std::getenv("PHALANX_COORDINATOR") != nullptr;
   print_error(call,

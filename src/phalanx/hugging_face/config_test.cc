@@ -30,7 +30,7 @@ Json written(const ModelArguments& settings) {
   return json;
 }
 
-// What the call logs.
+// The lines that the call logs.
 template <typename Call>
 std::string logged(const Call& call) {
   testing::internal::CaptureStderr();

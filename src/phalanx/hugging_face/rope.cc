@@ -102,7 +102,7 @@ void check_whole(const ConfigFile& config) {
                     config.where(), config.number("partial_rotary_factor", 1.0));
 }
 
-// What a dictionary and the base beside it say of a model of so many positions.
+// The rotation of a dictionary and the base beside it, for a model of so many positions.
 ModelArguments dictionary_flags(const ConfigFile& config, const ConfigFile& rope, double base,
                                 std::int64_t positions) {
   for (const char* kind : {"full_attention", "sliding_attention"}) {

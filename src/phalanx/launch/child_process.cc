@@ -77,7 +77,7 @@ void reset_signals() {
        {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD, SIGTSTP, SIGCONT}) {
     ::sigaction(signal, &standard, nullptr);
   }
-  // What nohup started outlives the terminal, ranks as well.
+  // A job under nohup outlives the terminal, and so do its ranks.
   struct sigaction hangup {};
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
     ::sigaction(SIGHUP, &standard, nullptr);
