@@ -1,7 +1,7 @@
 #pragma once
-// The run that removes and marks checkpoints of a save directory. A lock shows that the directory is the
-// writer's as long as nobody moves it, and where the file system has locks; the run's id shows
-// whose a checkpoint is.
+// The run that removes and marks checkpoints of a save directory. A lock shows that the directory
+// is the writer's as long as nobody moves it, and where the file system has locks; the run's id
+// shows whose a checkpoint is.
 
 #include <functional>
 #include <string>
